@@ -15,7 +15,7 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Done as DecisionDone
 from duramen.broker.changes import ValueDone
-from duramen.broker.control.requests import CreateStream, DeleteStream, Request
+from duramen.broker.control.requests import CreateStream, DeleteStream, ReleaseTenant, Request, ReserveTenant
 from duramen.broker.control.responses import Created, Done
 from duramen.broker.membership import MetadataListener
 from duramen.broker.partition import Partition, Role
@@ -30,6 +30,7 @@ from duramen.metadata.features import LATEST_LEVEL
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.state import ControllerState
+from duramen.metadata.tenant_names import release_tenant, reserve_tenant
 from duramen.replication.effects import Effect
 from duramen.replication.machine import Behind
 from duramen.replication.messages import AlterPartition, AlterPartitionAnswer, ReplicaFetch, ReplicaFetchAnswer
@@ -248,6 +249,12 @@ class Several:
                 for event in events:
                     self._lay_out(stream_id, event.partitions)
                 done(Created(self.state.streams[request.wish.name].id, existed=not events))
+            case ReserveTenant():
+                self._happen(reserve_tenant(self.state, request.account, request.tenant))
+                done(Done())
+            case ReleaseTenant():
+                self._happen(release_tenant(self.state, request.account, request.tenant, request.number))
+                done(Done())
             case DeleteStream():
                 self._happen(delete_stream(self.state, request.name, now_ms=0, producers_ms=0))
                 done(Done())

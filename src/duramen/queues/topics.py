@@ -25,6 +25,7 @@ __all__ = [
     "behind",
     "end_of",
     "head_of",
+    "lag",
     "name_of",
     "newest",
     "number_without",
@@ -112,6 +113,11 @@ def behind(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -
         if count == most:
             break
     return count, first_ms
+
+
+def lag(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -> tuple[int, int, int, int]:
+    """The start and the end of a queue, and what is `behind` an offset."""
+    return head_of(rows, queue, now_ms), end_of(rows, queue), *behind(rows, queue, offset, most, now_ms)
 
 
 def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_ms: int) -> TopicRead:

@@ -1,10 +1,11 @@
 """Names of the inventory's topics on a cluster: leaders of its shards are asked for them before a request goes on."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound
+from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound, TopicNotFound
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.inventory.names import kafka_path
 from duramen.rpc.caller import Gathered
@@ -12,8 +13,8 @@ from duramen.rpc.server import Done
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import FIND_TOPIC_NAMES, FindTopicNames, TopicNamesFound
 from duramen.service.light_names import kafka_names
-from duramen.service.light_topics import LightTopic
-from duramen.service.queue_topics import QueueTopics
+from duramen.service.light_topics import LastingId, LightTopic
+from duramen.service.queue_topics import QueueTopic, QueueTopics
 from duramen.service.resolve import Found, Resolver, Topic, TopicKey, TopicResolver
 
 __all__ = ["ClusterTopicResolver"]
@@ -56,20 +57,22 @@ class ClusterTopicResolver(Resolver):
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         """Ask for topics of the inventory, all together; where that fails nobody is told, and the request is late."""
         found: dict[TopicKey, Topic | LightTopic] = {}
-        names, ids = dict[str, TopicKey](), list[UUID]()
+        names, ids, lasting = dict[str, TopicKey](), list[UUID](), list[LastingId]()
         for key in keys:
             topic = self._here(key)
             if topic is not None:
                 found[key] = topic
             elif not self._may_be_asked(key):
                 continue
+            elif isinstance(key, LastingId):
+                lasting.append(key)
             elif isinstance(key, str):
                 names[key] = key
             elif (name := self._topics.name_of(key)) is not None:
                 names[name] = key
             else:
                 ids.append(key)
-        look_up = partial(self._look_up, found, names, done)
+        look_up = partial(self._look_up, found, names, lasting, done)
         if ids:
             self._ask_for_names(ids, names, look_up)
         else:
@@ -103,33 +106,45 @@ class ClusterTopicResolver(Resolver):
     # -- names --------------------------------------------------------------------------------------
 
     def _look_up(
-        self, found: dict[TopicKey, Topic | LightTopic], names: dict[str, TopicKey], done: Callable[[Found], None]
+        self, found: dict[TopicKey, Topic | LightTopic], names: dict[str, TopicKey], lasting: Sequence[LastingId],
+        done: Callable[[Found], None],
     ) -> None:  # fmt: skip
         by_namespace: dict[tuple[str, str], list[str]] = {}
         for path in filter(None, map(kafka_path, names)):
             by_namespace.setdefault((path.tenant, path.namespace), []).append(path.topic)
-        inventory = self._broker.inventory
 
-        def query() -> list[FoundTopic]:
-            there = list[FoundTopic]()
-            for (tenant, namespace), topics in by_namespace.items():
-                try:
-                    there += filter(None, inventory.lookup(self._account, tenant, namespace, topics))
-                except (TenantNotFound, NamespaceNotFound):
-                    continue
-            return there
-
-        def looked_up(answer: list[FoundTopic] | DuramenError) -> None:
+        def looked_up(answer: tuple[list[FoundTopic], list[FoundTopic]] | DuramenError) -> None:
             if isinstance(answer, DuramenError):
                 return  # whether there is such a topic cannot be told: the request is answered so when it is late
-            for one in answer:
-                name = one.path.kafka_name
-                key, topic = names[name], self._topics.topic_of(name, one)
-                if topic is not None and key in (name, topic.id) and any(kafka_names([one.path])):
-                    found[key] = topic
+            there, by_id = answer
+            for _, name, topic in self._topics_of(there):
+                if names[name] in (name, topic.id):
+                    found[names[name]] = topic
+            for one, _, topic in self._topics_of(by_id):
+                found[one.id] = topic
             done(found)
 
-        if by_namespace:
-            inventory.read(query, looked_up)
+        if by_namespace or lasting:
+            self._broker.inventory.read(partial(self._query, by_namespace, lasting), looked_up)
         else:
             done(found)
+
+    def _query(
+        self, by_namespace: Mapping[tuple[str, str], Sequence[str]], lasting: Sequence[LastingId]
+    ) -> tuple[list[FoundTopic], list[FoundTopic]]:
+        inventory, there, by_id = self._broker.inventory, list[FoundTopic](), list[FoundTopic]()
+        for (tenant, namespace), topics in by_namespace.items():
+            with suppress(TenantNotFound, NamespaceNotFound):
+                there += filter(None, inventory.lookup(self._account, tenant, namespace, topics))
+        for id_ in lasting:
+            with suppress(TopicNotFound):
+                by_id.append(inventory.by_id(id_))
+        return there, by_id
+
+    def _topics_of(self, found: Iterable[FoundTopic]) -> Iterator[tuple[FoundTopic, str, QueueTopic]]:
+        """Those that Kafka can name, with their names."""
+        for one in found:
+            for name in kafka_names([one.path]):
+                topic = self._topics.topic_of(name, one)
+                if topic is not None:
+                    yield one, name, topic

@@ -19,6 +19,7 @@ __all__ = [
     "CHANGE_QUEUES",
     "DELETE_ALL_RECORDS",
     "DELETE_RECORDS",
+    "FIND_LAGS",
     "FIND_TOPIC_NAMES",
     "KNOW_TOPIC",
     "MOST_BATCHES",
@@ -34,10 +35,13 @@ __all__ = [
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
+    "FindLags",
     "FindTopicNames",
     "KnowTopic",
+    "LagsFound",
     "Manage",
     "Managed",
+    "QueueOffset",
     "Read",
     "Request",
     "TopicKnown",
@@ -142,6 +146,27 @@ class TopicNamesFound(msgspec.Struct, frozen=True, array_like=True):
     names: list[str]
 
 
+class QueueOffset(NamedTuple):
+    """An offset in a queue of a space."""
+
+    stream_id: bytes
+    queue: bytes
+    offset: int
+
+
+class FindLags(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of queues' shards is to count what is behind offsets, up to `most` of each."""
+
+    wanted: list[QueueOffset]
+    most: int
+
+
+class LagsFound(msgspec.Struct, frozen=True, array_like=True):
+    """Of each the start, the end, the number of entries behind, and the first one's timestamp; None: not led here."""
+
+    lags: list[tuple[int, int, int, int] | None]
+
+
 Request = AppendRequest | Read | Delete | Manage
 
 
@@ -207,6 +232,7 @@ KNOW_TOPIC: Final = Method("know-topic", KnowTopic, TopicKnown, idempotent=True)
 SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
 
 FIND_TOPIC_NAMES: Final = Method("find-topic-names", FindTopicNames, TopicNamesFound, idempotent=True)
+FIND_LAGS: Final = Method("find-lags", FindLags, LagsFound, idempotent=True)
 
 
 def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, Any]:

@@ -1,25 +1,26 @@
 """Light topics as groups know them: by name, by pattern, and by what their offsets are stored under. Pure."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
 from duramen.base.patterns import literal_prefix
-from duramen.coordinators.group.topics import LASTING, LightLag
-from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.broker.streams import Stream
+from duramen.coordinators.group.topics import LASTING, LightFound, LightLag
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
+from duramen.service.light_topics import LastingId
 
-__all__ = ["MOST_LISTED", "InventoryTopicNames", "kafka_names"]
+__all__ = ["KNOWN_NAMES", "MOST_LISTED", "InventoryTopicNames", "LightTopicFinder", "kafka_names"]
 
 MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
-_KNOWN: Final = 100_000
+KNOWN_NAMES: Final = 100_000
 _PAGE: Final = 1000
 
 
@@ -28,24 +29,30 @@ class _FoundTopic(Protocol):
     def name(self) -> str: ...
 
     @property
+    def place(self) -> tuple[Stream, bytes]: ...
+
+    @property
     def id(self) -> UUID: ...
 
     def behind(self, offset: int, most: int) -> tuple[int, int, int, int]: ...
 
 
-class _Topics(Protocol):
-    def find(self, key: str | UUID) -> _FoundTopic | None: ...
+class LightTopicFinder(Protocol):
+    """Finds topics that are no streams."""
+
+    def find(self, key: str | UUID) -> _FoundTopic | None:
+        """The topic of that name or id."""
 
 
 class InventoryTopicNames:
     """Topics of queues and of the inventory's account."""
 
-    def __init__(self, broker: Broker, topics: _Topics) -> None:
+    def __init__(self, broker: Broker, topics: LightTopicFinder) -> None:
         self._inventory = broker.inventory
         self._account = broker.settings.text("inventory.account")
         self._shown = broker.settings.text("inventory.metadata.namespace")
         self._topics = topics
-        self._used: OrderedDict[str, UUID] = OrderedDict()
+        self._used: OrderedDict[str, str] = OrderedDict()
 
     def find(self, key: str | UUID) -> GroupTopic | None:
         """As of `LightTopicNames`."""
@@ -54,56 +61,46 @@ class InventoryTopicNames:
 
     # -- names of topics of the inventory -----------------------------------------------------------
 
-    def stored_as(self, name: str) -> str | None:
+    def use(self, name: str, stored: str) -> None:
         """As of `LightTopicNames`."""
-        path = kafka_path(name)
-        if path is None or not self._inventory.is_made:
-            return None
-        try:
-            (found,) = self._inventory.lookup(self._account, path.tenant, path.namespace, [path.topic])
-        except DuramenError:
-            return None
-        if found is None:
-            return None
-        self._used[name] = found.id
+        self._used[name] = stored
         self._used.move_to_end(name)
-        if len(self._used) > _KNOWN:
+        if len(self._used) > KNOWN_NAMES:
             self._used.popitem(last=False)
-        return LASTING + found.id.hex
 
-    def stored_before(self, name: str) -> str | None:
+    def used(self, name: str) -> str | None:
         """As of `LightTopicNames`."""
-        used = self._used.get(name)
-        if used is None or self._of(LASTING + used.hex) is None:
-            return None
-        return LASTING + used.hex
+        return self._used.get(name)
 
-    def _of(self, stored: str) -> FoundTopic | None:
-        try:
-            return self._inventory.by_id(UUID(stored[1:]))
-        except (DuramenError, ValueError):
-            return None
+    def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
+        """As of `LightTopicNames`: at once."""
+        del stored
+        done(None)
 
     def names_of(self, stored: str) -> Sequence[str]:
         """As of `LightTopicNames`."""
-        found = self._of(stored)
-        if found is None:
-            return ()
         try:
-            aliases = self._inventory.aliases(found)
+            return self.read_names(stored) or ()
         except DuramenError:
-            aliases = []
-        return [*kafka_names([found.path, *aliases])]
+            return ()
 
     def is_gone(self, stored: str) -> bool:
         """As of `LightTopicNames`."""
         try:
-            self._inventory.by_id(UUID(stored[1:]))
-        except (TopicNotFound, ValueError):
-            return True
+            return self.read_names(stored) is None
         except DuramenError:
             return False
-        return False
+
+    def read_names(self, stored: str) -> Sequence[str] | None:
+        """What `names_of` is, by the rows; None: the topic is gone. Raises CoordinatorLoading."""
+        id_ = LastingId.of_stored(stored)
+        if id_ is None:
+            return None
+        try:
+            found = self._inventory.by_id(id_)
+        except TopicNotFound:
+            return None
+        return [*kafka_names([found.path, *self._inventory.aliases(found)])]
 
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
         """As of `LightTopicNames`."""
@@ -117,6 +114,13 @@ class InventoryTopicNames:
             return LightLag(*topic.behind(offset, most))
         except DuramenError:
             return None
+
+    def find_behind(
+        self, wanted: Sequence[tuple[str, int]], most: int, done: Callable[[Sequence[LightFound | None]], None]
+    ) -> None:
+        """As of `LightTopicNames`: there is no other node."""
+        del most
+        done([None] * len(wanted))
 
     # -- names of many ------------------------------------------------------------------------------
 

@@ -11,14 +11,29 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.broker.fetch import FetchSource
 from duramen.broker.partition import Partition
+from duramen.coordinators.group.topics import LASTING
 
-__all__ = ["Appended", "LightTopic", "LightTopics", "OffsetDone"]
+__all__ = ["Appended", "LastingId", "LightTopic", "LightTopics", "OffsetDone"]
 
 Appended = Callable[[int, DuramenError | None], None]
 """Called with the offset of a batch's first record, or with why it is not taken."""
 
 OffsetDone = Callable[[int, int, DuramenError | OSError | None], None]
 """Called with an offset and a timestamp, each -1 where there is none, or with why they are not known."""
+
+
+class LastingId(UUID):
+    """The lasting id of a topic of the inventory. As a key it stands for the topic under the name that it has now."""
+
+    @classmethod
+    def of_stored(cls, stored: str) -> "LastingId | None":
+        """The id that offsets are stored under; None where they are stored under a name."""
+        if not stored.startswith(LASTING):
+            return None
+        try:
+            return cls(stored[1:])
+        except ValueError:
+            return None
 
 
 class LightTopic(ABC):
@@ -29,6 +44,11 @@ class LightTopic(ABC):
         self.name = name
         self.id = id_
         self.partition = partition
+
+    @property
+    def stored_as(self) -> str:
+        """What offsets of it are stored under."""
+        return self.name
 
     @abstractmethod
     def shown(self) -> None:

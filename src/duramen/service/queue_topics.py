@@ -30,6 +30,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
+from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
@@ -40,9 +41,9 @@ from duramen.queues.names import Queue
 from duramen.queues.owners import owned_queue, stored_bytes
 from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
-    behind,
     end_of,
     head_of,
+    lag,
     name_of,
     newest,
     number_without,
@@ -52,9 +53,10 @@ from duramen.queues.topics import (
 )
 from duramen.rpc.server import Done as Answered
 from duramen.service.broker import Broker
+from duramen.service.cluster_names import ClusterTopicNames
 from duramen.service.forwarded_requests import KNOW_TOPIC, KnowTopic, TopicKnown
-from duramen.service.light_names import InventoryTopicNames
-from duramen.service.light_topics import Appended, LightTopic, OffsetDone
+from duramen.service.light_names import InventoryTopicNames, kafka_names
+from duramen.service.light_topics import Appended, LastingId, LightTopic, OffsetDone
 
 __all__ = ["QueueTopic", "QueueTopics"]
 
@@ -92,7 +94,7 @@ class QueueTopics:
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
-        self.names = InventoryTopicNames(broker, self)
+        self.names = (InventoryTopicNames if broker.alone else ClusterTopicNames)(broker, self)
         broker.groups.topics.light = self.names
         broker.caller.server.handle(KNOW_TOPIC, self._know)
 
@@ -128,6 +130,8 @@ class QueueTopics:
         """The queue's topic of that name or id."""
         if not self._spaces and not self.broker.inventory.is_made:
             return None
+        if isinstance(key, LastingId):
+            return self._by_lasting_id(key)
         return self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
 
     def _by_name(self, name: str) -> "QueueTopic | None":
@@ -170,6 +174,16 @@ class QueueTopics:
         except DuramenError:
             return None
         return None if found is None else self.topic_of(name, found)
+
+    def _by_lasting_id(self, id_: LastingId) -> "QueueTopic | None":
+        if not self.broker.alone:
+            return None  # on a cluster the shards are asked first
+        try:
+            found = self.broker.inventory.by_id(id_)
+        except DuramenError:
+            return None
+        name = next(kafka_names([found.path]), None)
+        return None if name is None else self.topic_of(name, found)
 
     def topic_of(self, name: str, found: FoundTopic) -> "QueueTopic | None":
         """The topic of the inventory that has a name now; None where its records have no place yet."""
@@ -227,6 +241,16 @@ class QueueTopic(LightTopic):
         self._queue = queue
         self.entry: FoundTopic | None = None
         """What it is in the inventory."""
+
+    @property
+    def place(self) -> tuple[Stream, bytes]:
+        """The space, and the name of the queue."""
+        return self._space, self._queue.name
+
+    @property
+    def stored_as(self) -> str:
+        """As of `LightTopic`."""
+        return self.name if self.entry is None else LASTING + self.entry.id.hex
 
     def shown(self) -> None:
         """As of `LightTopic`."""
@@ -351,9 +375,7 @@ class QueueTopic(LightTopic):
         Raises NotLeader.
         """
         _, rows = self.view()
-        now_ms, hashed = self._broker.now_ms(), self._queue.hash
-        count, first_ms = behind(rows, hashed, offset, most, now_ms)
-        return head_of(rows, hashed, now_ms), end_of(rows, hashed), count, first_ms
+        return lag(rows, self._queue.hash, offset, most, self._broker.now_ms())
 
     def read(self, offset: int, max_bytes: int) -> FetchResult:
         """What is in the queue from an offset on. Raises OffsetOutOfRange, NotLeader."""

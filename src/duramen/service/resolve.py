@@ -14,7 +14,7 @@ Topic = Stream
 """What may be listed."""
 
 TopicKey = str | UUID
-"""How a request names a topic."""
+"""How a request names a topic: an id is that of its name, or `LastingId`."""
 
 Found = Mapping[TopicKey, Topic | LightTopic]
 """What names stand for."""

@@ -215,9 +215,10 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Store offsets; answered with one result for each once they are durable."""
-        partitions = frozenset((self.topics.shown(key.topic) or key.topic, key.partition) for key, _ in offsets)
+        if not member.partitions:
+            member = member._replace(partitions=frozenset((key.topic, key.partition) for key, _ in offsets))
         try:
-            self._check_commit(group_id, member._replace(partitions=partitions))
+            self._check_commit(group_id, member)
         except DuramenError as error:
             done(error)
             return
@@ -299,6 +300,21 @@ class Coordinator:
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
         """Forget committed offsets of partitions that no member wants; answered with one result for each."""
+
+        def known(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self._delete_offsets(group_id, keys, done)
+
+        self.topics.when_known({key.topic for key in keys}, known)
+
+    def _delete_offsets(
+        self,
+        group_id: str,
+        keys: Sequence[OffsetKey],
+        done: Callable[[list[DuramenError | None] | DuramenError], None],
+    ) -> None:
         try:
             self.check(group_id)
             found = self.kinds.of(group_id)
@@ -416,9 +432,10 @@ class Coordinator:
         before_ms = self._clock.wall_ms() - self._retention_ms
         expired: dict[str, list[Key]] = {}
         remaining: set[str] = set()
-        any_light = False
+        light: dict[str, None] = {}
         for key, committed in self._offsets.each_offset():
-            any_light = any_light or key.topic.startswith(LASTING)
+            if key.topic.startswith(LASTING):
+                light[key.topic] = None
             if self._idle_since(key.group, committed) < before_ms and not self._offsets.unstable(key):
                 expired.setdefault(key.group, []).append(key)
             else:
@@ -429,9 +446,13 @@ class Coordinator:
                 if listed.group_id not in remaining and empty_since_ms is not None and empty_since_ms < before_ms:
                     expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
         self._remove_all(expired)
-        if any_light and not self._forgetting:  # of topics that went with their namespace
+        if light and not self._forgetting:
             self._forgetting = True
-            self._step(self._forget_topics(lambda topic: topic.startswith(LASTING) and self.topics.is_gone(topic)))
+            self.topics.when_known(light, lambda _: self._step(self._forget_topics(self._is_gone_light)))
+
+    def _is_gone_light(self, topic: str) -> bool:
+        """Whether a topic of the inventory is gone, as one that went with its namespace."""
+        return topic.startswith(LASTING) and self.topics.is_gone(topic)
 
     def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
         """Since when nobody has used the offset (ms): never while the group has members."""

@@ -20,7 +20,7 @@ from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.lag_values import Lag, LagRow, lag_between, seconds_since
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import Elsewhere, RemotePartition
-from duramen.coordinators.group.topics import MOST_COUNTED, GroupTopics
+from duramen.coordinators.group.topics import MOST_COUNTED, GroupTopics, LightFound, LightLag
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.storage.log.log import Log
 from duramen.storage.store import Store
@@ -60,6 +60,8 @@ class Lags:
         self._elsewhere = elsewhere
         self._most_series = most_series
         self._rows: Sequence[LagRow] = ()
+        self._light: Sequence[tuple[OffsetKey, int]] = ()  # offsets in light topics of which other nodes know
+        self._light_rows: Sequence[LagRow] = ()
         self._places: Sequence[RemotePartition] = ()
         self._times: dict[OffsetKey, tuple[int, int | None]] = {}  # an offset of the partition, and its time
         self.left_out = 0
@@ -68,21 +70,25 @@ class Lags:
         """Look at what every group has committed, step by step, so that others may go on in between."""
         rows: list[LagRow] = []
         places: list[RemotePartition] = []
+        elsewhere: list[tuple[OffsetKey, int]] = []
         behind: set[OffsetKey] = set()
         left_out = looks = 0
         for at, (key, committed) in enumerate(self._committed(), 1):
             if at % _AT_ONCE == 0:
                 yield
             stream = self._streams.readable(key.topic)
-            light = self._light(key, committed.offset) if stream is None else ()
-            if not light and (stream is None or not 0 <= key.partition < len(stream.partitions)):
+            if stream is not None and not 0 <= key.partition < len(stream.partitions):
                 continue
-            if len(rows) + len(places) >= self._most_series:
+            if len(rows) + len(places) + len(elsewhere) >= self._most_series:
                 left_out += 1
                 continue
             if stream is None:
-                rows += light
-                yield  # records were counted
+                behind_light = self._topics.behind(key.topic, committed.offset, MOST_COUNTED)
+                if behind_light is None:
+                    elsewhere.append((key, committed.offset))
+                else:
+                    rows += self._light_row(key, self._topics.shown(key.topic), behind_light)
+                    yield  # records were counted
                 continue
             partition = stream.partitions[key.partition]
             if not partition.leads:
@@ -97,7 +103,7 @@ class Lags:
                     if looks % _LOOKS_AT_ONCE == 0:
                         yield
             rows.append(LagRow(key, lag.records, self._seconds(key, log, lag)))
-        self._rows, self._places, self.left_out = rows, places, left_out
+        self._rows, self._places, self._light, self.left_out = rows, places, elsewhere, left_out
         for key in self._times.keys() - behind:
             del self._times[key]
 
@@ -117,9 +123,8 @@ class Lags:
             find_time(self._store, log, lag.next_offset, partial(self._found, key, lag.next_offset))
         return unknown
 
-    def _light(self, key: OffsetKey, offset: int) -> list[LagRow]:
-        """The lag in a light topic, if there is one, under the name that it has now."""
-        name, behind = self._topics.shown(key.topic), self._topics.behind(key.topic, offset, MOST_COUNTED)
+    def _light_row(self, key: OffsetKey, name: str | None, behind: LightLag | None) -> list[LagRow]:
+        """The lag in a light topic, if it is known, under the name that it has now."""
         if name is None or behind is None:
             return []
         seconds = seconds_since(behind.first_ms, self._clock.wall_ms()) if behind.records else 0.0
@@ -130,7 +135,21 @@ class Lags:
 
         Or once it is too late: it takes three seconds at most.
         """
-        self._elsewhere.ask(self._places, done)
+        wanted = self._light
+
+        def found(lags: Sequence[LightFound | None]) -> None:
+            self._light_rows = [
+                row
+                for (key, _), one in zip(wanted, lags, strict=True)
+                if one is not None
+                for row in self._light_row(key, one.name, one.lag)
+            ]
+            done(None)
+
+        def asked(_: None) -> None:
+            self._topics.find_behind([(key.topic, offset) for key, offset in wanted], found)
+
+        self._elsewhere.ask(self._places, asked)
 
     def _found(self, key: OffsetKey, offset: int, timestamp_ms: int | None) -> None:
         self._times[key] = (offset, timestamp_ms)
@@ -148,7 +167,8 @@ class Lags:
     def _all(self) -> Iterator[tuple[tuple[str, ...], LagRow]]:
         here = {row.key for row in self._rows}
         # What others said may be of a time when they led what is led here now.
-        for row in (*self._rows, *(row for row in self._elsewhere.rows if row.key not in here)):
+        others = (*self._elsewhere.rows, *self._light_rows)
+        for row in (*self._rows, *(row for row in others if row.key not in here)):
             yield (row.key.group, row.key.topic, str(row.key.partition)), row
 
     def records(self) -> Iterator[tuple[tuple[str, ...], float]]:

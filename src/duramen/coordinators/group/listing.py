@@ -14,7 +14,7 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import lag_of
 from duramen.coordinators.group.lag_values import lag_between
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
-from duramen.coordinators.group.topics import MOST_COUNTED
+from duramen.coordinators.group.topics import MOST_COUNTED, LightFound
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller, Gathered
 from duramen.rpc.methods import Method
@@ -112,20 +112,31 @@ class Listing:
         ids = heapq.nsmallest(limit, (group.group_id for group in self._groups.listing() if group.group_id > after))
         rows: list[GroupRow] = []
         lags: list[_Committed] = []
-        steps = self._describe(ids, rows, lags)
+        light: list[_CommittedLight] = []
+        steps = self._describe(ids, rows, lags, light)
+
+        def found(bounds: list[PartitionBounds | DuramenError]) -> None:
+            _add_lags(rows, lags, bounds)
+            if not light:
+                done(rows)
+                return
+            wanted = [(one.stored, one.offset) for one in light]
+            self._groups.topics.find_behind(wanted, lambda there: done(_with_light(rows, light, there)))
 
         def go_on() -> None:
             if next(steps, rows) is rows:
-                self._bounds.find([lag.wanted for lag in lags], lambda found: done(_with_lags(rows, lags, found)))
+                self._bounds.find([lag.wanted for lag in lags], found)
             else:
                 self._store.soon(go_on)
 
         go_on()
 
-    def _describe(self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]") -> Iterator[None]:
+    def _describe(
+        self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]", light: "list[_CommittedLight]"
+    ) -> Iterator[None]:  # fmt: skip
         """Add a row for each group that is still here, with its lag in partitions that this node leads.
 
-        What it has committed in others is put to `elsewhere`. Others get their turn at every step.
+        What it has committed in others is put to `elsewhere` and `light`. Others get their turn at every step.
         """
         looked = 0
         for group_id in ids:
@@ -140,9 +151,12 @@ class Listing:
                     yield
                 stream = self._streams.readable(key.topic)
                 if stream is None:
-                    light = self._groups.topics.behind(key.topic, committed.offset, MOST_COUNTED)
-                    lag_records += 0 if light is None else light.records
-                    yield  # its records were counted
+                    behind = self._groups.topics.behind(key.topic, committed.offset, MOST_COUNTED)
+                    if behind is None:
+                        light.append(_CommittedLight(len(rows), key.topic, committed.offset))
+                    else:
+                        lag_records += behind.records
+                        yield  # its records were counted
                     continue
                 if not 0 <= key.partition < len(stream.partitions):
                     continue
@@ -171,15 +185,34 @@ class _Committed(NamedTuple):
     wanted: ListOffsetsPartition
 
 
-def _with_lags(
+class _CommittedLight(NamedTuple):
+    """What the group of a row has committed in a light topic whose records another node may have."""
+
+    row: int
+    stored: str
+    offset: int
+
+
+def _add_lags(
     rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[PartitionBounds | DuramenError]
-) -> list[GroupRow]:
-    """The rows with what their groups lack elsewhere; where that is not known, neither is the group's lag."""
+) -> None:
+    """Add what groups lack elsewhere; where that is not known, neither is the group's lag."""
     for one, bounds in zip(committed, found, strict=True):
         lag = rows[one.row].lag_records
         if isinstance(bounds, DuramenError):
             lag = None
         elif lag is not None:
             lag += lag_between(bounds.start_offset, bounds.end_offset, one.offset).records
+        rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
+
+
+def _with_light(
+    rows: list[GroupRow], committed: Sequence[_CommittedLight], found: Sequence[LightFound | None]
+) -> list[GroupRow]:
+    """The rows with what groups lack in light topics; what no topic has is not counted."""
+    for one, there in zip(committed, found, strict=True):
+        lag = rows[one.row].lag_records
+        if there is not None and lag is not None:
+            lag = None if there.lag is None else lag + there.lag.records
         rows[one.row] = msgspec.structs.replace(rows[one.row], lag_records=lag)
     return rows

@@ -4,15 +4,16 @@ Offsets of a topic of the inventory are stored under `~` and its lasting id in h
 they stay with the topic whatever it is renamed to. Offsets of every other topic are stored under its name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.broker.streams import BrokerStreams
 from duramen.groups.topics import GroupTopic
 
-__all__ = ["LASTING", "MOST_COUNTED", "GroupTopics", "LightLag", "LightTopicNames"]
+__all__ = ["LASTING", "MOST_COUNTED", "GroupTopics", "LightFound", "LightLag", "LightTopicNames"]
 
 LASTING: Final = "~"
 """What the name begins with that offsets of a topic of the inventory are stored under."""
@@ -34,20 +35,33 @@ class LightLag(NamedTuple):
     first_ms: int
 
 
+class LightFound(NamedTuple):
+    """The name that a light topic has now, and how far an offset is behind there; None: that is not known now."""
+
+    name: str
+    lag: LightLag | None
+
+
 class LightTopicNames(Protocol):
     """What groups know of light topics."""
 
     def find(self, key: str | UUID) -> GroupTopic | None:
         """The topic of that name or id."""
 
-    def stored_as(self, name: str) -> str | None:
-        """What offsets are stored under of the topic that has this name; None where no topic of the inventory has."""
+    def use(self, name: str, stored: str) -> None:
+        """A group uses a topic by this name, and its offsets are stored under that."""
 
-    def stored_before(self, name: str) -> str | None:
-        """The same of a topic that had this name when a group used it last, and exists under another one."""
+    def used(self, name: str) -> str | None:
+        """What offsets are stored under of the topic that had this name when a group used it last."""
+
+    def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
+        """`done` once it is known here what topics are called now, by what their offsets are stored under."""
 
     def names_of(self, stored: str) -> Sequence[str]:
-        """The names of a topic by what its offsets are stored under: the name it has now, and aliases."""
+        """The names of a topic by what its offsets are stored under: the name it has now, and aliases.
+
+        As they were `when_known`; none where that is not known.
+        """
 
     def is_gone(self, stored: str) -> bool:
         """Whether there is no such topic any more; False where that is not known now."""
@@ -63,6 +77,14 @@ class LightTopicNames(Protocol):
 
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
         """How far an offset is behind, by what it is stored under, counted up to `most`; None: not known here now."""
+
+    def find_behind(
+        self, wanted: Sequence[tuple[str, int]], most: int, done: "Callable[[Sequence[LightFound | None]], None]"
+    ) -> None:
+        """Have other nodes tell what is not known here of offsets, by what they are stored under.
+
+        `done` gets None of what no topic is stored under.
+        """
 
 
 class GroupTopics:
@@ -102,17 +124,21 @@ class GroupTopics:
 
     # -- what offsets are stored under --------------------------------------------------------------
 
-    def stored_as(self, name: str) -> str:
-        """What offsets of the topic are stored under."""
-        if name.startswith(LASTING):
-            return ""  # no topic: what is stored under this belongs to one with another name
-        if self.light is None or self._streams.readable(name) is not None:
-            return name
-        return self.light.stored_as(name) or name
+    def use(self, name: str, stored: str) -> None:
+        """A group uses a topic by this name, and its offsets are stored under that."""
+        if self.light is not None and stored.startswith(LASTING):
+            self.light.use(name, stored)
 
-    def stored_before(self, name: str) -> str | None:
-        """What offsets are stored under of a topic that a group has used by this name, and has another one now."""
-        return None if self.light is None else self.light.stored_before(name)
+    def used(self, name: str) -> str | None:
+        """What offsets are stored under of the topic that had this name when a group used it last."""
+        return None if self.light is None else self.light.used(name)
+
+    def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
+        """`done` once it is known here what topics are called now, by what their offsets are stored under."""
+        if self.light is None:
+            done(None)
+        else:
+            self.light.when_known(stored, done)
 
     def names_of(self, stored: str) -> Sequence[str]:
         """The names of the topic whose offsets are stored under this, that of now first; none where it has none."""
@@ -127,6 +153,15 @@ class GroupTopics:
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
         """How far an offset is behind in a light topic; None where there is none, or that is not known here now."""
         return None if self.light is None else self.light.behind(stored, offset, most)
+
+    def find_behind(
+        self, wanted: Sequence[tuple[str, int]], done: Callable[[Sequence[LightFound | None]], None]
+    ) -> None:  # fmt: skip
+        """Have other nodes tell how far offsets are `behind`; `done` gets None of what is no light topic."""
+        if self.light is None or not wanted:
+            done([None] * len(wanted))
+        else:
+            self.light.find_behind(wanted, MOST_COUNTED, done)
 
     def is_gone(self, stored: str) -> bool:
         """Whether there is no such topic any more."""

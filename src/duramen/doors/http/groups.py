@@ -16,7 +16,7 @@ from duramen.coordinators.group.coordinator import GroupDescription
 from duramen.coordinators.group.lag_values import lag_between, seconds_since
 from duramen.coordinators.group.listing import ListedGroups
 from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
-from duramen.coordinators.group.topics import MOST_COUNTED
+from duramen.coordinators.group.topics import MOST_COUNTED, LightFound
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
@@ -63,13 +63,18 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
 
 async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
     """What a group has committed in partitions that are there, and how far it is behind there."""
-    places, wanted, light = [], [], list[GroupOffset]()
+    places, wanted, light, elsewhere = [], [], list[GroupOffset](), list[tuple[OffsetKey, int]]()
     for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
         stream = broker.streams.readable(key.topic)
         if stream is None:
-            light += _light_offsets(broker, key, committed.offset)
+            lag = broker.groups.topics.behind(key.topic, committed.offset, MOST_COUNTED)
+            if lag is None:
+                elsewhere.append((key, committed.offset))
+            else:
+                name = broker.groups.topics.shown(key.topic) or key.topic
+                light.append(_light_offset(broker, key, committed.offset, LightFound(name, lag)))
         elif 0 <= key.partition < len(stream.partitions):
             place = stream.partitions[key.partition].place
             places.append((key, committed.offset))
@@ -78,17 +83,25 @@ async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
     broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
     found = zip(places, await future, strict=True)
     offsets = [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
-    return offsets + light
+    return offsets + light + await _light_elsewhere(broker, elsewhere)
 
 
-def _light_offsets(broker: Broker, key: OffsetKey, offset: int) -> list[GroupOffset]:
+async def _light_elsewhere(broker: Broker, committed: Sequence[tuple[OffsetKey, int]]) -> list[GroupOffset]:
+    """What a group has committed in light topics whose records other nodes may have."""
+    future: asyncio.Future[Sequence[LightFound | None]] = asyncio.get_running_loop().create_future()
+    wanted = [(key.topic, offset) for key, offset in committed]
+    broker.groups.topics.find_behind(wanted, lambda found: None if future.done() else future.set_result(found))
+    pairs = zip(committed, await future, strict=True)
+    return [_light_offset(broker, key, offset, found) for (key, offset), found in pairs if found is not None]
+
+
+def _light_offset(broker: Broker, key: OffsetKey, offset: int, found: LightFound) -> GroupOffset:
     """What a group has committed in a light topic, under the name that this has now."""
-    topics = broker.groups.topics
-    name, lag = topics.shown(key.topic), topics.behind(key.topic, offset, MOST_COUNTED)
-    if name is None or lag is None:
-        return []
+    lag = found.lag
+    if lag is None:
+        return GroupOffset(found.name, key.partition, offset, None, None, None, None)
     seconds = seconds_since(lag.first_ms, broker.now_ms()) if lag.records else 0.0
-    return [GroupOffset(name, key.partition, offset, lag.start, lag.end, lag.records, seconds)]
+    return GroupOffset(found.name, key.partition, offset, lag.start, lag.end, lag.records, seconds)
 
 
 def _offset(key: OffsetKey, committed_offset: int, bounds: PartitionBounds | DuramenError, now_ms: int) -> GroupOffset:

@@ -17,6 +17,7 @@ from duramen.doors.kafka.groups import consumer as consumer_groups
 from duramen.doors.kafka.groups import offsets as group_offsets
 from duramen.doors.kafka.groups import share as share_groups
 from duramen.doors.kafka.groups import share_fetch as shares
+from duramen.doors.kafka.groups.named_partitions import used_before
 from duramen.doors.kafka.records import delete_records as deleting
 from duramen.doors.kafka.records import fetch, offsets, produce, transactions
 from duramen.doors.kafka.records import query_batches as batches
@@ -126,14 +127,14 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
     ApiKey.LEAVE_GROUP: ApiHandler(groups.handle_leave_group, AdmissionRules(group(_READ))),
     ApiKey.OFFSET_COMMIT: ApiHandler(
         group_offsets.handle_offset_commit,
-        AdmissionRules(group(_READ), topics_named(_READ, _of("topics")), only_reads=True),
+        AdmissionRules(group(_READ), topics_named(_READ, _of("topics")), names=used_before, only_reads=True),
     ),
     ApiKey.OFFSET_FETCH: ApiHandler(
         group_offsets.handle_offset_fetch,
         AdmissionRules(
             groups_named(_DESCRIBE, group_offsets.fetched_groups),
             topics_named(_DESCRIBE, group_offsets.fetched_topics, Refuses.ENTRY),
-            only_reads=True,
+            names=group_offsets.fetched_topics, only_reads=True,
         ),
     ),
     ApiKey.OFFSET_DELETE: ApiHandler(
@@ -207,7 +208,7 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
         transactions.handle_txn_offset_commit,
         AdmissionRules(
             transactional_id(_WRITE, _one("transactional_id")), group(_READ), topics_named(_READ, _of("topics")),
-            only_reads=True,
+            names=used_before, only_reads=True,
         ),
     ),
     ApiKey.DESCRIBE_PRODUCERS: ApiHandler(

@@ -3,17 +3,44 @@
 OffsetCommit, TxnOffsetCommit and OffsetDelete name them alike.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import CoordinatorLoading, DuramenError, NameNotResolved, StreamNotFound
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
+from duramen.coordinators.group.topics import LASTING
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code
+from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.records import CommittedOffset, OffsetKey
+from duramen.service.light_topics import LastingId
 from duramen.service.resolve import ResolvedTopics
 
-__all__ = ["Named"]
+__all__ = ["Named", "stored_as", "unresolved", "used_before"]
+
+
+def used_before(asked: ApiNeeds) -> Iterator[LastingId]:
+    """The topics that had the names of a request when a group used them last."""
+    topics = asked.context.broker.groups.topics
+    for topic in asked.request["topics"]:
+        before = LastingId.of_stored(topics.used(topic["name"]) or "")
+        if before is not None:
+            yield before
+
+
+def stored_as(topics: ResolvedTopics, name: str) -> str:
+    """What offsets of a topic are stored under."""
+    light = topics.light(name)
+    if light is not None:
+        return light.stored_as
+    return "" if name.startswith(LASTING) else name  # what is stored under that belongs to a topic with another name
+
+
+def unresolved(error: DuramenError) -> DuramenError:
+    """What is said of a name: where it was not resolved in time the client is to ask again."""
+    if isinstance(error, NameNotResolved):
+        return CoordinatorLoading(str(error))
+    return error
 
 
 class Named:
@@ -27,16 +54,19 @@ class Named:
         self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []
         self._answers: list[Message] = []
-        group_id, topics = request["group_id"], context.broker.groups.topics
+        places, group_id, topics = set[tuple[str, int]](), request["group_id"], context.broker.groups.topics
         for topic in request["topics"]:
-            count, stored = named.partitions(topic["name"]), topics.stored_as(topic["name"])
-            if count is None and isinstance(named.error(topic["name"]), StreamNotFound):
+            count, stored = named.partitions(topic["name"]), stored_as(named, topic["name"])
+            if count is not None:
+                topics.use(topic["name"], stored)
+            elif keeps_renamed and isinstance(named.error(topic["name"]), StreamNotFound):
                 # A group that has read the topic under this name commits how far it came, although it has another now.
-                before = topics.stored_before(topic["name"]) if keeps_renamed else None
-                count, stored = (None, stored) if before is None else (1, before)
+                before = LastingId.of_stored(topics.used(topic["name"]) or "")
+                renamed = None if before is None else named.light(before)
+                count, stored = (None, stored) if renamed is None else (1, renamed.stored_as)
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if count is None:
-                missing = error_code(named.error(topic["name"]))
+                missing = error_code(unresolved(named.error(topic["name"])))
             answers = []
             for wanted in topic["partitions"]:
                 index = wanted["partition_index"]
@@ -46,8 +76,15 @@ class Named:
                     answer["error_code"] = missing
                     continue
                 self.there.append((OffsetKey(group_id, stored, index), wanted))
+                places.add((topic["name"], index))
                 self._answers.append(answer)
             self._topics.append({"name": topic["name"], "partitions": answers})
+        self._places = frozenset(places)
+
+    @property
+    def places(self) -> frozenset[tuple[str, int]]:
+        """The partitions that there are, by the names that the request has."""
+        return self._places
 
     @property
     def keys(self) -> list[OffsetKey]:

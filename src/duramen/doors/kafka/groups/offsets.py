@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.errors import DuramenError, NameNotResolved, RequestInvalid
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.group.coordinator import CommitMember, Coordinator
-from duramen.doors.kafka.groups.named_partitions import Named
+from duramen.doors.kafka.groups.named_partitions import Named, stored_as, unresolved
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -16,6 +16,8 @@ from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.service.admission import Admitted
 from duramen.service.authorize import Access, Operation, ResourceType
+from duramen.service.light_topics import LastingId
+from duramen.service.resolve import ResolvedTopics, TopicKey
 
 __all__ = ["fetched_groups", "fetched_topics", "handle_offset_commit", "handle_offset_delete", "handle_offset_fetch"]
 
@@ -38,7 +40,7 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
 
     member = CommitMember(
         request["member_id"], request["group_instance_id"], request["generation_id_or_member_epoch"],
-        exchange.version >= _KNOWS_EPOCHS,
+        exchange.version >= _KNOWS_EPOCHS, named.places,
     )  # fmt: skip
 
     def ready(error: DuramenError | None) -> None:
@@ -61,13 +63,13 @@ def fetched_groups(asked: ApiNeeds) -> Sequence[str]:
     return [group["group_id"] for group in _fetched(asked)]
 
 
-def fetched_topics(asked: ApiNeeds) -> Iterator[str]:
+def fetched_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
     """The topics in which offsets are asked for; where that is all, those in which there are some."""
     for group in _fetched(asked):
         if group["topics"] is None:
             groups = asked.context.broker.groups
             stored = {key.topic: None for key, _ in groups.all_committed(group["group_id"])}
-            yield from filter(None, map(groups.topics.shown, stored))
+            yield from (LastingId.of_stored(one) or one for one in stored)
         else:
             yield from (topic["name"] for topic in group["topics"])
 
@@ -142,7 +144,7 @@ def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> 
     by_topic: dict[str, list[Message]] = {}
     if topics is None:
         for key, committed in groups.all_committed(group_id):
-            name = groups.topics.shown(key.topic)
+            name = _shown(told.admitted, key.topic)
             if name is None or told.admitted.refusal(_DESCRIBE_TOPIC, name) is not None:
                 continue
             by_topic.setdefault(name, []).append(answer(key, committed))
@@ -152,10 +154,34 @@ def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> 
             if refusal is not None:
                 by_topic[topic["name"]] = _refused([topic], group_error_code(refusal))[0]["partitions"]
                 continue
-            stored = groups.topics.stored_as(topic["name"])
+            stored = stored_as(told.admitted, topic["name"])
+            if told.admitted.partitions(topic["name"]) is None:
+                _check_resolved(told.admitted, topic["name"])
             keys = [OffsetKey(group_id, stored, index) for index in topic["partition_indexes"]]
             by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+
+
+def _shown(topics: ResolvedTopics, stored: str) -> str | None:
+    """The name of the topic whose offsets are stored under this; None where it has none.
+
+    Raises CoordinatorLoading where that cannot be told now.
+    """
+    id_ = LastingId.of_stored(stored)
+    if id_ is None:
+        return stored
+    light = topics.light(id_)
+    if light is None:
+        _check_resolved(topics, id_)
+        return None
+    return light.name
+
+
+def _check_resolved(topics: ResolvedTopics, key: TopicKey) -> None:
+    """Raise CoordinatorLoading where it was not found out in time whether there is a topic."""
+    error = topics.error(key)
+    if isinstance(error, NameNotResolved):
+        raise unresolved(error)
 
 
 def _committed_offset(index: int, committed: CommittedOffset | None) -> Message:

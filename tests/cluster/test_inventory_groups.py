@@ -1,0 +1,112 @@
+"""Groups of a cluster of three real nodes keep their offsets in topics of the inventory whatever these are called."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.clients import CONFLUENT, Record, metric, until
+from tests.doors.kafka.asking import Asking
+from tests.doors.kafka.test_inventory_groups import Offsets
+
+from duramen.base.errors import DuramenError
+from duramen.client.api.client import Client, connect
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.process import NodeProcess
+from duramen.node.processes import NodeProcesses
+
+WAIT_S = 60.0
+SETTINGS = {
+    "inventory.shards": 3, "inventory.queue.shards": 3, "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0, "group.consumer.heartbeat.interval.ms": 1000,
+    "offsets.retention.check.interval.ms": 1000, "inventory.metadata.namespace": "acme/prod",
+}  # fmt: skip
+
+
+def coordinator(nodes: NodeProcesses, group: str) -> NodeProcess:
+    """The node that coordinates a group."""
+    found: list[int] = []
+
+    def look() -> bool:
+        for node in nodes.nodes.values():
+            try:
+                with Asking(node) as asking:
+                    answer = asking.ask(ApiKey.FIND_COORDINATOR, 2, {"key": group, "key_type": 0})
+            except OSError:
+                continue
+            if not answer["error_code"] and nodes.nodes[answer["node_id"]].running:
+                found.append(answer["node_id"])
+                return True
+        return False
+
+    until(look, WAIT_S)
+    return nodes.nodes[found[-1]]
+
+
+def gone(client: Client, path: str) -> bool:
+    """Delete a topic; whether that is done, by this request or one before."""
+    try:
+        client.inventory.delete_topic(path)
+    except DuramenError as error:
+        return error.id == "topic-not-found"
+    return True
+
+
+def commit_in_transaction(nodes: NodeProcesses, group: str, topic: str, offset: int) -> None:
+    """Commit an offset by a producer."""
+    consumer = Consumer({"bootstrap.servers": nodes.bootstrap_servers, "group.id": group})
+    producer = Producer({"bootstrap.servers": nodes.bootstrap_servers, "transactional.id": "t"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    place = TopicPartition(topic, 0, offset)
+    producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), WAIT_S)
+    producer.commit_transaction(WAIT_S)
+    consumer.close()
+
+
+@pytest.mark.long
+def test_offsets_follow_the_topic_to_another_coordinator(tmp_path: Path) -> None:
+    old, new, alias = "acme.prod.a", "acme.dev.b", "acme.dev.c"
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = {number: connect(node.http) for number, node in nodes.nodes.items()}
+        inventory = clients[1].inventory
+        inventory.create_tenants(["acme"])
+        until(lambda: clients[2].inventory.create_namespaces("acme", ["prod", "dev"]).created == 2, WAIT_S)
+        inventory.create_topics("acme/prod", ["a"])
+        inventory.alias("acme/dev/c", "acme/prod/a")
+        stored = "~" + UUID(inventory.topic("acme/prod/a").id).hex
+        places = CONFLUENT.produce(nodes.bootstrap_servers, old, [Record(b"%d" % number) for number in range(10)])
+        first = coordinator(nodes, "g")
+        with Asking(first) as asking:
+            offsets = Offsets(asking, "g")
+            until(lambda: offsets.commit(old, places[4].offset) == 0, WAIT_S)
+            assert offsets.fetch(alias) == {alias: places[4].offset}
+            clients[3].inventory.move_topic("acme/prod/a", "acme/dev/b")
+            assert offsets.fetch() == {new: places[4].offset}
+            assert offsets.fetch(old, new, alias) == {old: -1, new: places[4].offset, alias: places[4].offset}
+            assert offsets.commit(old, places[5].offset) == 0
+            assert offsets.commit("acme.prod.other", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert offsets.commit(stored, 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert offsets.fetch(stored) == {stored: -1}
+            commit_in_transaction(nodes, "g", alias, places[6].offset)
+            until(lambda: offsets.fetch(new) == {new: places[6].offset}, WAIT_S)
+        for client in clients.values():
+            (shown,) = client.groups.describe("g").offsets
+            assert (shown.stream, shown.committed_offset, shown.lag_records) == (new, places[6].offset, 4)
+        until(lambda: metric(first, "duramen_group_lag_records", group="g", stream=new, partition="0") == 4, WAIT_S)
+        first.kill()
+        second = coordinator(nodes, "g")
+        assert second is not first
+        with Asking(second) as asking, connect(second.http) as client:
+            offsets = Offsets(asking, "g")
+            until(lambda: offsets.fetch() == {new: places[6].offset}, WAIT_S)
+            assert offsets.fetch(alias, old) == {alias: places[6].offset, old: -1}
+            assert offsets.delete(alias) == 0
+            assert offsets.fetch() == {}
+            assert offsets.commit(new, places[7].offset) == 0
+            until(lambda: gone(client, "acme/dev/c") and gone(client, "acme/dev/b"), WAIT_S)
+            assert offsets.fetch() == {}
+            until(lambda: "g" not in [group.id for group in client.groups.list()], WAIT_S)
+        for client in clients.values():
+            client.close()
