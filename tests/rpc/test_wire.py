@@ -138,14 +138,8 @@ def test_what_nests_deeper_than_the_stack_is_refused(method: Method[Any, Any]) -
 def test_older_nodes_are_asked_in_the_old_encoding_what_they_know() -> None:
     wires = Wires(WIRE, OldWire(), lambda: False)
     newer = {"fetch-range", "fetch-rows", "read-queues", "change-queues", "know-topic"}
-    newer |= {
-        "read-inventory",
-        "change-inventory",
-        "change-topics",
-        "find-topic-names",
-        "follow-inventory",
-        "find-lags",
-    }
+    newer |= {"read-inventory", "change-inventory", "change-topics", "find-topic-names", "follow-inventory"}
+    newer |= {"find-lags", "read-changes", "watch-changes"}
     newer |= {"snapshot", "snapshot-lease", "find-held-snapshots", "hold-snapshot", "find-unkeyed"}
     newer |= {"find-commits", "hold-commits", "release-commits"}
     assert {method.name for method in METHODS if wires.of_method(method) is WIRE} == newer

@@ -15,6 +15,7 @@ from duramen.base.errors import (
     TopicNotFound,
 )
 from duramen.coordinators.inventory.feed import ChangePage
+from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.feed import InventoryChange
@@ -24,7 +25,7 @@ from duramen.sim.broker import CallbackResult
 class Follower:
     """Follows a path, and has what it was told of, by ids: the events of an id come in their order, others need not."""
 
-    def __init__(self, node: InventoryNode, path: str, prefix: str = "", position: str = "") -> None:
+    def __init__(self, node: Any, path: str, prefix: str = "", position: str = "") -> None:
         self._node = node
         self._path = path.split("/", 2) if path else []
         self._prefix = prefix
@@ -35,7 +36,7 @@ class Follower:
 
     def begin(self, wait_ms: int = 0, limit: int = 100) -> CallbackResult[ChangePage]:
         answer: CallbackResult[ChangePage] = CallbackResult()
-        inventory = self._node.inventory
+        inventory = self.inventory
 
         def scope() -> Any:
             return inventory.scope(ACCOUNT, self._path, self._prefix)
@@ -43,12 +44,22 @@ class Follower:
         inventory.feed.poll(scope, self.position, limit, wait_ms, answer)
         return answer
 
+    @property
+    def inventory(self) -> Inventory:
+        found: Inventory = self._node.inventory
+        return found
+
+    def wait(self, answer: CallbackResult[ChangePage]) -> None:
+        """Until there is an answer."""
+        del answer
+        self._node.hand.settle()
+
     def poll(self, limit: int = 100) -> list[InventoryChange]:
         """All there is, page by page."""
         told = list[InventoryChange]()
         while True:
             answer = self.begin(limit=limit)
-            self._node.hand.settle()
+            self.wait(answer)
             page = answer.value
             told += self.take(page)
             if not page.changes:

@@ -1,11 +1,12 @@
 """Subscriptions to the inventory: what happens to an entity or a prefix from a position on, read or waited for."""
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt, DuramenError, InventoryPositionLost, RequestInvalid, StorageFailed
-from duramen.codec.batch import batches, records
+from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.coordinators.inventory.shard import InventoryShard
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.events import InventoryEvent, decode_event
@@ -21,7 +22,7 @@ from duramen.storage.scan import read_slice
 from duramen.storage.segment.reader import Blocked
 from duramen.storage.store import Store
 
-__all__ = ["ChangePage", "InventoryFeed"]
+__all__ = ["ChangePage", "ChangeRequest", "EventReader", "InventoryFeed"]
 
 _PIECE_BYTES: Final = 256 << 10
 _PIECES: Final = 64  # read for one answer
@@ -34,12 +35,73 @@ class ChangePage(NamedTuple):
     position: str
 
 
+Take = Callable[[int, InventoryEvent], bool]
+"""Gets the offset of an event and the event; whether more are wanted."""
+
+
+class EventReader:
+    """Reads events of the shards that this node has loaded, some at a time."""
+
+    def __init__(self, shards: InventoryShards, store: Store) -> None:
+        self._shards = shards
+        self._store = store
+        self.soon = store.soon
+
+    def read(self, shard: int, offset: int, take: Take, done: Callable[[DuramenError | None], None]) -> None:
+        """Have applied events taken from an offset on, then `done`: not all need be taken by then.
+
+        Or `done` with InventoryPositionLost where they are gone.
+        """
+        log = self._shards.log(shard)
+        try:
+            if offset < log.start_offset:
+                raise InventoryPositionLost(_lost(shard, offset, log.start_offset))
+            plan = log.plan_read(offset, _PIECE_BYTES)
+        except DuramenError as error:
+            done(error)
+            return
+        if isinstance(plan, Blocked):
+            self._store.unblock(plan, partial(self._unblocked, done))
+        elif plan is None:
+            done(StorageFailed(f"nothing can be read at offset {offset} of shard {shard}"))
+        else:
+            read_slice(self._store, plan, partial(self._taken, shard, offset, take, done))
+
+    def _unblocked(self, done: Callable[[DuramenError | None], None], error: BaseException | None) -> None:
+        if error is None or isinstance(error, DuramenError):
+            done(error)
+        else:
+            done(StorageFailed(f"reading failed: {error}"))
+
+    def _taken(
+        self, shard: int, offset: int, take: Take, done: Callable[[DuramenError | None], None],
+        data: bytes | DuramenError | OSError,
+    ) -> None:  # fmt: skip
+        if not isinstance(data, bytes):
+            done(data if isinstance(data, DuramenError) else StorageFailed(f"reading failed: {data}"))
+            return
+        end_offset = self._shards.applied_offset(shard)
+        try:
+            for record in _records(data):
+                if offset <= record.offset < end_offset and not take(record.offset, decode_event(record)):
+                    break
+        except (BatchCorrupt, DuramenError) as error:
+            done(error)
+            return
+        self._store.soon(partial(done, None))
+
+
+def _records(data: bytes) -> Iterator[DecodedRecord]:
+    for at, head in batches(data):
+        yield from records(data[at : at + head.size])
+
+
 class InventoryFeed:
     """Those who wait for changes, by what concerns them."""
 
     def __init__(self, shards: InventoryShards, store: Store) -> None:
         self._shards = shards
-        self.store = store
+        self.reader = EventReader(shards, store)
         self._waiting: dict[FeedKey, dict[Poll, None]] = {}
 
     def poll(
@@ -85,26 +147,55 @@ class InventoryFeed:
             poll.tell(shard, offset, event)
 
 
-class Poll:
+class ChangeRequest(ABC):
+    """A request for changes, which is answered once, unless it is cancelled."""
+
+    def __init__(self, done: Done) -> None:
+        self.done: Done | None = done
+        self.found = list[tuple[InventoryChange, str]]()
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Wait for nothing any more."""
+
+    @abstractmethod
+    def position(self) -> str:
+        """Behind all that was looked at."""
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        self.done = None
+        self.leave()
+
+    def end(self, answer: ChangePage | DuramenError) -> None:
+        """Answer."""
+        done, self.done = self.done, None
+        self.leave()
+        if done is not None:
+            done(answer)
+
+    def answer(self) -> None:
+        """Answer with what was found."""
+        self.end(ChangePage(self.found, self.position()))
+
+
+class Poll(ChangeRequest):
     """One request for changes."""
 
     def __init__(self, feed: InventoryFeed, shards: InventoryShards, limit: int, wait_ms: int, done: Done) -> None:
+        super().__init__(done)
         self._feed = feed
         self._shards = shards
         self._limit = limit
         self._wait_ms = wait_ms
-        self._done: Done | None = done
         self._scope = FeedScope("")
         self._keys = frozenset[FeedKey]()
         self._next = list[int]()
-        self._found = list[tuple[InventoryChange, str]]()
         self._pieces = _PIECES
         self._entered = list[tuple[InventoryShard, int]]()
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
         """Find what is followed, and where. Raises InventoryPositionLost, RequestInvalid."""
-        if not self._shards.alone:
-            raise RequestInvalid("only standalone nodes tell changes of the inventory so far")
         self._scope = scope()
         self._keys = scope_keys(self._scope)
         self._shards.rows()  # all shards are loaded
@@ -114,108 +205,71 @@ class Poll:
     def begin(self, error: DuramenError | None) -> None:
         """Read what there is behind the position."""
         if error is not None:
-            self._end(error)
+            self.end(error)
         else:
             self._go_on()
 
-    def cancel(self) -> None:
-        """Nobody waits any more."""
-        self._done = None
+    def leave(self) -> None:
+        """As of `ChangeRequest`."""
         self._feed.leave(self, self._keys)
 
-    def _end(self, answer: ChangePage | DuramenError) -> None:
-        done, self._done = self._done, None
-        self._feed.leave(self, self._keys)
-        if done is not None:
-            done(answer)
-
-    def _answer(self) -> None:
-        self._end(ChangePage(self._found, self._position()))
-
-    def _position(self) -> str:
+    def position(self) -> str:
+        """As of `ChangeRequest`."""
         return ",".join(map(str, self._next))
 
     # -- reading ------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        if self._done is None:
+        if self.done is None:
             return
         behind = (shard for shard, at in enumerate(self._next) if at < self._shards.applied_offset(shard))
         shard = next(behind, None)
-        if len(self._found) >= self._limit or self._pieces <= 0:
-            self._answer()
+        if len(self.found) >= self._limit or self._pieces <= 0:
+            self.answer()
         elif shard is not None:
             self._pieces -= 1
             self._read(shard)
-        elif self._found or not self._wait_ms:
-            self._answer()
+        elif self.found or not self._wait_ms:
+            self.answer()
         else:
             self._entered = self._loaded()
             self._feed.enter(self, self._keys)  # in the turn in which nothing is left: nothing comes between
             self._shards.later(self._wait_ms, self._waited)
 
     def _read(self, shard: int) -> None:
-        log = self._shards.log(shard)
-        try:
-            if self._next[shard] < log.start_offset:
-                raise InventoryPositionLost(_lost(shard, self._next[shard], log.start_offset))
-            plan = log.plan_read(self._next[shard], _PIECE_BYTES)
-        except DuramenError as error:
-            self._end(error)
-            return
-        if isinstance(plan, Blocked):
-            self._feed.store.unblock(plan, self._unblocked)
-        elif plan is None:
-            self._end(StorageFailed(f"nothing can be read at offset {self._next[shard]} of shard {shard}"))
-        else:
-            read_slice(self._feed.store, plan, partial(self._taken, shard))
+        self._feed.reader.read(shard, self._next[shard], partial(self._take, shard), self._read_some)
 
-    def _unblocked(self, error: BaseException | None) -> None:
+    def _read_some(self, error: DuramenError | None) -> None:
         if error is None:
             self._go_on()
         else:
-            self._end(error if isinstance(error, DuramenError) else StorageFailed(f"reading failed: {error}"))
+            self.end(error)
 
-    def _taken(self, shard: int, data: bytes | DuramenError | OSError) -> None:
-        if not isinstance(data, bytes):
-            self._end(data if isinstance(data, DuramenError) else StorageFailed(f"reading failed: {data}"))
-            return
-        end_offset = self._shards.applied_offset(shard)
-        try:
-            for at, head in batches(data):
-                for record in records(data[at : at + head.size]):
-                    if self._next[shard] <= record.offset < end_offset and len(self._found) < self._limit:
-                        self._take(shard, record.offset, decode_event(record))
-        except (BatchCorrupt, DuramenError) as error:
-            self._end(error)
-            return
-        self._feed.store.soon(self._go_on)
-
-    def _take(self, shard: int, offset: int, event: InventoryEvent) -> None:
+    def _take(self, shard: int, offset: int, event: InventoryEvent) -> bool:
         self._next[shard] = offset + 1
         directory = self._shards.directory()
-        if self._keys.isdisjoint(event_keys(event, shard, directory)):
-            return
-        change = change_of(event, shard, self._scope, directory, self._shards.inventory_id)
-        if change is not None:
-            self._found.append((change, self._position()))
+        if not self._keys.isdisjoint(event_keys(event, shard, directory)):
+            change = change_of(event, shard, self._scope, directory, self._shards.inventory_id)
+            if change is not None:
+                self.found.append((change, self.position()))
+        return len(self.found) < self._limit
 
     # -- waiting ------------------------------------------------------------------------------------
 
     def tell(self, shard: int, offset: int, event: InventoryEvent) -> None:
         """Something that concerns it has happened while it waits."""
         change = change_of(event, shard, self._scope, self._shards.directory(), self._shards.inventory_id)
-        if change is None or self._done is None:
+        if change is None or self.done is None:
             return
         self._next[shard] = offset + 1
-        self._found.append((change, self._position()))
-        if len(self._found) == 1:
-            self._feed.store.soon(self._waited)  # with all that comes in this turn
+        self.found.append((change, self.position()))
+        if len(self.found) == 1:
+            self._feed.reader.soon(self._waited)  # with all that comes in this turn
 
     def interrupt(self) -> None:
         """It may not be told of something: what comes after the position is read by the next request."""
-        if self._done is not None:
-            self._feed.store.soon(self._answer)
+        if self.done is not None:
+            self._feed.reader.soon(self.answer)
 
     def _loaded(self) -> list[tuple[InventoryShard, int]]:
         return [(shard, shard.loads) for shard in self._shards.loaded()]
@@ -225,7 +279,7 @@ class Poll:
         loaded = self._loaded()
         if len(loaded) == self._shards.count and loaded == self._entered:
             self._next = [self._shards.applied_offset(shard) for shard in range(self._shards.count)]
-        self._answer()
+        self.answer()
 
 
 def _lost(shard: int, offset: int, start: int) -> str:

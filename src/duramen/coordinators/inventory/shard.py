@@ -37,7 +37,7 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
     """Names of topics; shard 0 has the directory of tenants and namespaces and their policies too."""
 
     def __init__(self, index: int) -> None:
-        self.index = self._index = index
+        self.index = index
         self._topics = TopicShardState(index)
         self.directory = Directory()
         self.told: Callable[[int, int, InventoryEvent], None] | None = None
@@ -63,21 +63,21 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
         return Decision([(None, encode_event(event)) for event in events], response)
 
     def apply(self, record: DecodedRecord) -> None:
-        if self._index != DIRECTORY_SHARD and self.told is None:
+        if self.index != DIRECTORY_SHARD and self.told is None:
             return
         event = decode_event(record)
-        if self._index == DIRECTORY_SHARD:
+        if self.index == DIRECTORY_SHARD:
             self.directory.apply(event)
             if isinstance(event, DirectoryEvent):
                 self.history.add(record.value or b"")
         if self.told is not None:
-            self.told(self._index, record.offset, event)
+            self.told(self.index, record.offset, event)
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         self.loads += 1
         self._topics.load(rows)
         self.directory = Directory()
-        if self._index == DIRECTORY_SHARD:
+        if self.index == DIRECTORY_SHARD:
             self.directory.load(rows)
             self.history.loaded()
         return iter(())

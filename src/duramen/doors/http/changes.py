@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.coordinators.inventory.feed import ChangePage
-from duramen.doors.http.completions import unless_gone
+from duramen.doors.http.completions import call_back, unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.inventory.changes import poll, scope_of
 from duramen.doors.inventory.types import ChangesInfo, ChangesQuery, changes_info
@@ -27,8 +27,9 @@ async def _changes(call: Call, query: ChangesQuery) -> ChangesInfo | Response:
     scope = scope_of(call.broker, query)
     if _EVENTS in call.request.headers.get("accept", ""):
         position = call.request.headers.get("last-event-id") or query.position
-        fixed = scope()  # it is followed whatever it is called later
-        first = await poll(call.broker, call.node.polls, scope, position, query.limit, 0)
+        # It is followed whatever it is called later.
+        fixed: FeedScope = await call_back(lambda done: call.broker.inventory.read(scope, done))
+        first = await poll(call.broker, call.node.polls, lambda: fixed, position, query.limit, 0)
         return StreamingResponse(_events(call, fixed, query.limit, first), media_type=_EVENTS)
     waiting = poll(call.broker, call.node.polls, scope, query.position, query.limit, query.wait_ms)
     page = await unless_gone(call.request, waiting)

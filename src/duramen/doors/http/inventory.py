@@ -105,11 +105,13 @@ def _page(
 async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
     account, inventory = _account(call, query), _inventory(call)
 
-    def read() -> tuple[list[TenantPut], str | None]:
-        return _page(lambda first: inventory.tenants(account, first), lambda one: one.name, query, f"{account}/")
+    def read() -> TenantList:
+        page, following = _page(
+            lambda first: inventory.tenants(account, first), lambda one: one.name, query, f"{account}/"
+        )
+        return TenantList([_tenant(call, one) for one in page], following, inventory.position)
 
-    page, following = await _read(call, read)
-    return TenantList([_tenant(call, one) for one in page], following, _inventory(call).position)
+    return await _read(call, read)
 
 
 async def _create_tenants(call: Call, query: AccountQuery, body: NamesWish) -> CreatedInfo:
@@ -126,7 +128,8 @@ async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
 
 
 async def _show_tenant(call: Call, query: AccountQuery) -> TenantInfo:
-    return _tenant(call, await _found_tenant(call, query))
+    account, inventory = _account(call, query), _inventory(call)
+    return await _read(call, lambda: _tenant(call, inventory.tenant(account, call.path["tenant"])))
 
 
 async def _change_tenant(call: Call, query: AccountQuery, body: TenantChange) -> TenantInfo:
@@ -235,8 +238,12 @@ async def _create_topics(call: Call, query: AccountQuery, body: TopicNames) -> C
 
 async def _lookup(call: Call, query: AccountQuery, body: LookupWish) -> TopicsFound:
     account, inventory, (tenant, namespace) = _account(call, query), _inventory(call), _where(call)
-    found = await _read(call, lambda: inventory.lookup(account, tenant, namespace, body.names))
-    return TopicsFound([None if one is None else _topic(one) for one in found], inventory.position)
+
+    def read() -> TopicsFound:
+        found = inventory.lookup(account, tenant, namespace, body.names)
+        return TopicsFound([None if one is None else _topic(one) for one in found], inventory.position)
+
+    return await _read(call, read)
 
 
 def _where(call: Call) -> tuple[str, str]:
@@ -299,17 +306,18 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
     if query.namespace and not query.tenant:
         raise errors.RequestInvalid("a namespace is given without its tenant")
     token: PageToken | None = read_token(query.after, scope, wanted)
-    found, scans = list[TopicInfo](), 0
+    found, scans, position = list[TopicInfo](), 0, ""
     while token is not None and len(found) < query.limit and scans < _SCANS:
         await asyncio.sleep(0)
         scans += 1
         left = query.limit - len(found)
         search = partial(inventory.search, account, query.tenant, query.namespace, wanted, token, left)
-        page = await _read(call, search)
+        page, here = await _read(call, lambda search=search: (search(), inventory.position))  # type: ignore[misc]
+        position = position or here  # of what was found first: nothing is left out that happens behind it
         found += map(_topic, page.topics)
         token = page.token
     following = None if token is None else page_token(scope, wanted, token)
-    return TopicList(found, following, inventory.position)
+    return TopicList(found, following, position or inventory.position)
 
 
 _READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)

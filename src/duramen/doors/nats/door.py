@@ -46,7 +46,7 @@ _COMPLAINT_LENGTH: Final = 1000
 _SHOWN_BYTES: Final = 80
 _SERVER_RESTART: Final = "server restart"
 _OVERLAPPING: Final = (b">", b"*", QUEUE_PREFIX.split(b".")[0])
-"""First tokens of subjects that requests about queues may match."""
+"""First tokens of subjects that requests may match."""
 _TOO_LONG: Final = "maximum control line exceeded"  # with which a server hangs up
 
 
@@ -87,6 +87,7 @@ class NatsDoor:
         self._queues = NatsQueues(broker, service, queues, self._send)
         self._has_spaces = False
         self._inventory = NatsInventory(broker, service, self._send)
+        self._has_inventory = False
         self._takes_inventory = False  # whether requests about the inventory are subscribed to
         self._namespaces = NamespaceCapture(
             broker, service, limit_bytes=memory_bytes // _INFLIGHT_SHARE, soon=self._loop.call_soon, send=self._send
@@ -349,9 +350,8 @@ class NatsDoor:
     def _changed(self, stream: Stream) -> None:
         self._capture.bind(stream)
         self._has_spaces = self._queues.follow(stream)
-        self._follow_queues()
-        if self._leading is None:
-            self._follow_inventory(stream)
+        self._has_inventory = self._has_inventory or stream.name == INVENTORY_STREAM
+        self._follow_requests()
         if self._connection is not None:
             self._connection.keep(self._keep_bytes)
         if self._leading is not None and stream.deleted:
@@ -364,24 +364,27 @@ class NatsDoor:
         wanted = bound is not None and (self._leading is None or self._leading.leads(stream))
         if bound is not None and wanted and known is None:
             self._followed[stream] = bound.subjects
-            self._follow_queues()
+            self._follow_requests()
             self._want(bound.subjects)
         elif known is not None and not wanted:
             del self._followed[stream]
             self._want_no_more(known)
-            self._follow_queues()
+            self._follow_requests()
 
-    def _follow_queues(self) -> None:
-        """Be subscribed to requests about queues while there are queue spaces.
+    def _follow_requests(self) -> None:
+        """Be subscribed to requests about queues while there are spaces, and about the inventory once there is one.
 
         Any node of a cluster takes a request, but for one that stores what comes to such subjects: it would get
         requests twice.
         """
         overlaps = self._leading is not None and any(one.split(b".")[0] in _OVERLAPPING for one in self._subjects())
-        wanted = self._has_spaces and not overlaps
-        if wanted != self._takes_queues:
-            self._takes_queues = wanted
-            (self._want if wanted else self._want_no_more)((QUEUE_SUBJECT,))
+        takes_queues, takes_inventory = self._has_spaces and not overlaps, self._has_inventory and not overlaps
+        changes = [(QUEUE_SUBJECT, self._takes_queues, takes_queues)]
+        changes.append((INVENTORY_SUBJECT, self._takes_inventory, takes_inventory))
+        self._takes_queues, self._takes_inventory = takes_queues, takes_inventory
+        for subject, before, wanted in changes:
+            if wanted != before:
+                (self._want if wanted else self._want_no_more)((subject,))
 
     def _subjects(self) -> Iterator[bytes]:
         return (subject for subjects in self._followed.values() for subject in subjects)
@@ -391,13 +394,11 @@ class NatsDoor:
         """The queue groups that this node shares with the others of its cluster."""
         if self._leading is None:
             return {}
-        return {QUEUE_SUBJECT: b"duramen-queues-" + self._broker.metadata_state.cluster_id.encode()}
-
-    def _follow_inventory(self, stream: Stream) -> None:
-        """Be subscribed to requests about the inventory once there is one."""
-        if stream.name == INVENTORY_STREAM and not self._takes_inventory:
-            self._takes_inventory = True
-            self._want((INVENTORY_SUBJECT,))
+        cluster_id = self._broker.metadata_state.cluster_id.encode()
+        return {
+            QUEUE_SUBJECT: b"duramen-queues-" + cluster_id,
+            INVENTORY_SUBJECT: b"duramen-inventory-" + cluster_id,
+        }
 
     def _bound_namespaces(self) -> list[BoundNamespace]:
         return self._broker.inventory.bound(self._broker.settings.text("inventory.account"))

@@ -8,6 +8,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.cluster.changes import FencedChanges
+from duramen.coordinators.inventory.cluster.feed import ClusterFeed
 from duramen.coordinators.inventory.cluster.policies import ClusterPolicies
 from duramen.coordinators.inventory.cluster.requests import CHANGE_TOPICS, ChangeTopics, TopicChange, TopicsChanged
 from duramen.coordinators.inventory.cluster.serving import serve_inventory
@@ -50,6 +51,7 @@ class ClusterInventory(Inventory):
         self._routed = shards
         self._names = names
         self._changes = FencedChanges(shards, clock)
+        self.feed = ClusterFeed(shards, kit.store)
         self._unused: dict[tuple[str, str, int], int] = {}  # since when reservations are seen that no tenant has
         shards.when_made(self.start)
         serve_inventory(shards.caller.server, shards, self._run, policies.follow)
@@ -64,10 +66,11 @@ class ClusterInventory(Inventory):
         """From now on look from time to time whether this node leads the directory, and what is left to do there."""
         if self._shards.ready and not self._ticks:
             self._ticks = True
-            self._look_after()
+            self._shards.later(0, self._look_after)  # when all that the metadata has told is known
 
     def _look_after(self) -> None:
         self._shards.later(_LOOKED_AFTER_MS, self._look_after)
+        self._routed.learn()
         self.resume()
         self.policies.retention.resume()
         if self._routed.directory_epoch is not None:

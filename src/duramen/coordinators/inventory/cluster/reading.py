@@ -25,6 +25,9 @@ class RoundOfReads:
     def __init__(self) -> None:
         self.has_directory = False
         self.wants_directory = False
+        self.places: dict[int, tuple[int, int]] = {}
+        """How far shards were when they were asked first: no older rows were fetched of them."""
+
         self._values: dict[tuple[int, bytes], bytes | None] = {}
         self._pages: dict[tuple[int, bytes, bytes], tuple[Sequence[tuple[bytes, bytes]], bool]] = {}
         self._keys: dict[int, dict[bytes, None]] = {}
@@ -72,6 +75,7 @@ class RoundOfReads:
     def take(self, request: ReadInventory, answer: RowsRead) -> None:
         """Take in what a shard has answered."""
         shard = request.shard
+        self.places.setdefault(shard, (answer.epoch, answer.offset))
         self._values.update(((shard, key), value) for key, value in zip(request.keys, answer.values, strict=True))
         for (first, end, _), (rows, more) in zip(request.scans, answer.scans, strict=True):
             self._pages[shard, first, end] = rows, more

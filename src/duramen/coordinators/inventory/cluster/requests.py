@@ -10,6 +10,8 @@ from duramen.coordinators.inventory.shard import ShardCommand
 from duramen.inventory import directory, machine
 from duramen.inventory.directory_history import DirectoryPage, DirectoryState
 from duramen.inventory.events import NamespacePut, PendingChange, Policies, TenantPut
+from duramen.inventory.feed import FeedScope, InventoryChange
+from duramen.inventory.ids import TopicKey
 from duramen.inventory.machine import (
     BeginChange,
     BindName,
@@ -28,16 +30,22 @@ __all__ = [
     "CHANGE_INVENTORY",
     "CHANGE_TOPICS",
     "FOLLOW_INVENTORY",
+    "READ_CHANGES",
     "READ_INVENTORY",
+    "WATCH_CHANGES",
     "ChangeInventory",
     "ChangeTopics",
     "Changed",
+    "ChangesRead",
+    "ChangesWatched",
     "FollowInventory",
     "Followed",
+    "ReadChanges",
     "ReadInventory",
     "RowsRead",
     "TopicChange",
     "TopicsChanged",
+    "WatchChanges",
     "decode_command",
     "decode_response",
     "encode_command",
@@ -137,6 +145,53 @@ class Followed(msgspec.Struct, frozen=True, array_like=True):
 FOLLOW_INVENTORY: Final = Method(
     "follow-inventory", FollowInventory, Followed, idempotent=True, deadline_ms=_DEADLINE_MS
 )
+
+# -- following changes ------------------------------------------------------------------------------
+
+
+class ReadChanges(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a shard is to tell what concerns a scope from an offset on, as of `epoch`; -1: from now on."""
+
+    shard: int
+    epoch: int
+    offset: int
+    scope: FeedScope
+    limit: int
+
+
+class ChangesRead(msgspec.Struct, frozen=True, array_like=True):
+    """Changes with the offsets behind them, the offset behind all that was looked at, and whether more is there."""
+
+    epoch: int
+    next: int
+    changes: list[tuple[int, InventoryChange]]
+    more: bool
+
+
+class WatchChanges(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of a shard is to answer once something from an offset on has one of these keys.
+
+    This takes the place of what the same node watches in the shard.
+    """
+
+    node: int
+    shard: int
+    epoch: int
+    offset: int
+    keys: list[tuple[str, str | int | TopicKey]]
+    wait_ms: int
+
+
+class ChangesWatched(msgspec.Struct, frozen=True, array_like=True):
+    """The keys that something had, and the offset behind all that was looked at."""
+
+    epoch: int
+    next: int
+    keys: list[tuple[str, str | int | TopicKey]]
+
+
+READ_CHANGES: Final = Method("read-changes", ReadChanges, ChangesRead, idempotent=True, deadline_ms=_DEADLINE_MS)
+WATCH_CHANGES: Final = Method("watch-changes", WatchChanges, ChangesWatched, idempotent=True, deadline_ms=_DEADLINE_MS)
 
 # -- commands as bytes ------------------------------------------------------------------------------
 

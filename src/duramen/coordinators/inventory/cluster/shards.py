@@ -184,6 +184,11 @@ class RoutedShards(InventoryShards):
             return super().directory()
         return self._copy.directory if self._copy.is_whole else None
 
+    @property
+    def told_directory(self) -> Directory:
+        """Tenants and namespaces as they were told last, outside of a query."""
+        return super().directory() if self._is_led(DIRECTORY_SHARD) else self._copy.directory
+
     def each_rows(self) -> list[StateRows]:
         """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
         return [self._rows_of(shard) for shard in range(self.count)]
@@ -255,6 +260,10 @@ class RoutedShards(InventoryShards):
 
         self._runtime.read(INVENTORY_STREAM, shard, query, done, at_least=at_least)
 
+    def when_applied(self, shard: int, at_least: int, done: Done) -> None:
+        """`done` gets None once a shard that is led here has all that is below an offset, or an error."""
+        self._runtime.read(INVENTORY_STREAM, shard, lambda *_: None, done, at_least=at_least)
+
     # -- positions ----------------------------------------------------------------------------------
 
     def saw(self, shard: int, epoch: int, offset: int) -> None:
@@ -262,12 +271,27 @@ class RoutedShards(InventoryShards):
         self._seen[shard] = max(self._seen.get(shard, _NOTHING), (epoch, offset))
 
     def positions(self) -> Sequence[tuple[int, int]]:
-        """How far each shard is of which something was read here."""
+        """How far each shard is of which something was read here; in a query, as far as it has read."""
         return [self._position(shard) for shard in range(self.count)]
+
+    def learn(self) -> None:
+        """Find out how far the shards are that others lead: positions are not much older then."""
+        for shard in range(self.count):
+            if not self._is_led(shard):
+                epoch, at_least = self._seen.get(shard, _NOTHING)
+                request = ReadInventory(shard, epoch, at_least, [], [])
+                here = partial(self.serve_read, request)
+                self.ask_leader(shard, READ_INVENTORY, request, here, partial(self._learned, shard), idempotent=True)
+
+    def _learned(self, shard: int, answer: RowsRead | DuramenError) -> None:
+        if isinstance(answer, RowsRead):
+            self.saw(shard, answer.epoch, answer.offset)
 
     def _position(self, shard: int) -> tuple[int, int]:
         if self._is_led(shard):
             self.saw(shard, *self._here(shard))
+        elif self._round is not None and shard in self._round.places:
+            return self._round.places[shard]
         return self._seen.get(shard, _NOTHING)
 
     def place(self, shard: int) -> tuple[int, int]:

@@ -1,0 +1,286 @@
+"""What happens in shards that are led here, told to the nodes whose clients follow it."""
+
+from collections.abc import Callable
+from typing import Final
+
+from duramen.base.errors import DuramenError, InventoryPositionLost, NotLeader
+from duramen.coordinators.inventory.cluster.requests import (
+    READ_CHANGES,
+    WATCH_CHANGES,
+    ChangesRead,
+    ChangesWatched,
+    ReadChanges,
+    WatchChanges,
+)
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
+from duramen.coordinators.inventory.feed import EventReader
+from duramen.coordinators.inventory.shard import InventoryShard
+from duramen.inventory.directory import Directory
+from duramen.inventory.events import InventoryEvent
+from duramen.inventory.feed import FeedKey, InventoryChange, change_of, event_keys, is_known, scope_keys
+from duramen.rpc.server import Done, RpcServer
+
+__all__ = ["ShardWatches"]
+
+_PIECES: Final = 64
+_MOST_NAMES: Final = 20_000
+_LOOK_MS: Final = 500
+"""Who waits for a shard that is led elsewhere by now, or was read anew, is told so within that time."""
+
+
+class ShardWatches:
+    """Answers READ_CHANGES and WATCH_CHANGES. One watch of each node for each shard counts: the newest."""
+
+    def __init__(self, shards: RoutedShards, reader: EventReader, server: RpcServer) -> None:
+        self.shards = shards
+        self.reader = reader
+        self._watches: dict[tuple[int, int], _Watch] = {}
+        server.handle(READ_CHANGES, self.read)
+        server.handle(WATCH_CHANGES, self.watch)
+
+    def read(self, request: ReadChanges, done: Done[ChangesRead]) -> None:
+        """Tell what concerns a scope. Raises NotLeader."""
+        self._begin(request, done, lambda at: _Page(self, request, at, done).go_on())
+
+    def watch(self, request: WatchChanges, done: Done[ChangesWatched]) -> None:
+        """Wait for something that has one of some keys. Raises NotLeader."""
+        place = request.node, request.shard
+        before = self._watches.pop(place, None)
+        if before is not None:
+            before.end()
+
+        def begin(at: int) -> None:
+            later = self._watches.get(place)
+            if later is not None:
+                later.end()
+            self._watches[place] = _Watch(self, request, at, done)
+            self._watches[place].go_on()
+
+        self._begin(request, done, begin)
+
+    def _begin(
+        self, request: ReadChanges | WatchChanges, refuse: Callable[[DuramenError], None], go_on: Callable[[int], None]
+    ) -> None:  # fmt: skip
+        """Go on from the offset of a request once this leader has all that its node has seen, and knows namespaces."""
+        shard = request.shard
+        self.shards.check_led(shard)
+        epoch = self.epoch(shard)
+        if epoch < request.epoch:
+            raise NotLeader(f"a newer leader of part {shard} of the inventory is known elsewhere")
+
+        def there(applied: object) -> None:
+            if isinstance(applied, DuramenError):
+                refuse(applied)
+            elif request.offset > self.shards.applied_offset(shard):
+                ends = f"the log of shard {shard} ends at {self.shards.applied_offset(shard)}"
+                refuse(InventoryPositionLost(f"{ends}, and the position has {request.offset}"))
+            else:
+                self.shards.read(self.shards.directory, known)
+
+        def known(directory: Directory | DuramenError) -> None:
+            try:
+                if isinstance(directory, DuramenError):
+                    raise directory
+                self.shards.check_led(shard)
+            except DuramenError as error:
+                refuse(error)
+                return
+            go_on(self.shards.applied_offset(shard) if request.offset < 0 else request.offset)
+
+        # A newer leader has all that was acknowledged before.
+        self.shards.when_applied(shard, request.offset if epoch == request.epoch else 0, there)
+
+    def epoch(self, shard: int) -> int:
+        """The epoch in which a shard is led here."""
+        return self.shards.place(shard)[0]
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def enter(self, watch: "_Watch") -> None:
+        """From now on tell it what happens in its shard."""
+        for shard in self.shards.loaded():
+            if shard.index == watch.shard:
+                shard.told = self._told
+
+    def leave(self, watch: "_Watch") -> None:
+        """Tell it no more."""
+        if self._watches.get(watch.place) is watch:
+            del self._watches[watch.place]
+        if not any(shard == watch.shard for _, shard in self._watches):
+            for shard in self.shards.loaded():
+                if shard.index == watch.shard:
+                    shard.told = None
+
+    def _told(self, shard: int, offset: int, event: InventoryEvent) -> None:
+        directory = self.shards.told_directory
+        keys, known = event_keys(event, shard, directory), is_known(event, directory)
+        for watch in [one for (_, of), one in self._watches.items() if of == shard]:
+            watch.tell(offset, keys, known=known)
+
+
+class _Reading:
+    """Reads a shard on from an offset."""
+
+    def __init__(self, watches: ShardWatches, request: ReadChanges | WatchChanges, at: int) -> None:
+        self.watches = watches
+        self.shard = request.shard
+        self.next = at
+        self.over = False
+        self._pieces = _PIECES
+
+    @property
+    def directory(self) -> Directory:
+        return self.watches.shards.told_directory
+
+    def go_on(self) -> None:
+        """Read on, until all is read, or it is enough."""
+        if self.over:
+            return
+        try:
+            self.watches.shards.check_led(self.shard)
+        except DuramenError as error:
+            self.fail(error)
+            return
+        caught_up = self.next >= self.watches.shards.applied_offset(self.shard)
+        if caught_up or not self._pieces or self.is_enough:
+            self.read_all(caught_up=caught_up)
+        else:
+            self._pieces -= 1
+            self.watches.reader.read(self.shard, self.next, self.take, self._read_some)
+
+    def _read_some(self, error: DuramenError | None) -> None:
+        if error is None:
+            self.go_on()
+        elif not self.over:
+            self.fail(error)
+
+    def take(self, offset: int, event: InventoryEvent) -> bool:
+        """One event; whether more are wanted."""
+        raise NotImplementedError
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether no more are wanted."""
+        raise NotImplementedError
+
+    def read_all(self, *, caught_up: bool) -> None:
+        """It is enough, or all there is."""
+        raise NotImplementedError
+
+    def fail(self, error: DuramenError) -> None:
+        """It cannot be read."""
+        raise NotImplementedError
+
+
+class _Page(_Reading):
+    """What concerns a scope, up to a limit."""
+
+    def __init__(self, watches: ShardWatches, request: ReadChanges, at: int, done: Done[ChangesRead]) -> None:
+        super().__init__(watches, request, at)
+        self._scope = request.scope
+        self._keys = scope_keys(request.scope)
+        self._limit = request.limit
+        self._done = done
+        self._changes = list[tuple[int, InventoryChange]]()
+        self._names = _MOST_NAMES
+
+    @property
+    def is_enough(self) -> bool:
+        """As of `_Reading`."""
+        return len(self._changes) >= self._limit or self._names <= 0
+
+    def take(self, offset: int, event: InventoryEvent) -> bool:
+        """As of `_Reading`."""
+        self.next = offset + 1
+        if not self._keys.isdisjoint(event_keys(event, self.shard, self.directory)):
+            inventory_id = self.watches.shards.inventory_id
+            change = change_of(event, self.shard, self._scope, self.directory, inventory_id)
+            if change is not None:
+                self._changes.append((self.next, change))
+                self._names -= len(change.topics)
+        return not self.is_enough
+
+    def read_all(self, *, caught_up: bool) -> None:
+        """As of `_Reading`."""
+        self._done(ChangesRead(self.watches.epoch(self.shard), self.next, self._changes, more=not caught_up))
+
+    def fail(self, error: DuramenError) -> None:
+        """As of `_Reading`."""
+        self._done(error)
+
+
+class _Watch(_Reading):
+    """A node that waits for something that has one of some keys."""
+
+    def __init__(self, watches: ShardWatches, request: WatchChanges, at: int, done: Done[ChangesWatched]) -> None:
+        super().__init__(watches, request, at)
+        self.place = request.node, request.shard
+        self._keys = frozenset[FeedKey](request.keys)
+        self._found = set[FeedKey]()
+        self._done = done
+        self._wait_ms = request.wait_ms
+        self._entered: list[tuple[InventoryShard, int]] | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """As of `_Reading`."""
+        return bool(self._found)
+
+    def take(self, offset: int, event: InventoryEvent) -> bool:
+        """As of `_Reading`."""
+        self.next = offset + 1
+        self._found |= self._keys & event_keys(event, self.shard, self.directory)
+        return True
+
+    def read_all(self, *, caught_up: bool) -> None:
+        """As of `_Reading`: where there is nothing, wait."""
+        if self._found or not caught_up:
+            self.end()
+            return
+        self.watches.enter(self)  # in the turn in which nothing is left: nothing comes between
+        self._entered = self._loaded()
+        self.watches.shards.later(self._wait_ms, self._late)
+        self.watches.shards.later(_LOOK_MS, self._look)
+
+    def tell(self, offset: int, keys: set[FeedKey], *, known: bool) -> None:
+        """Something has happened in the shard; where it is not known whom it concerns it concerns all."""
+        if self.over or self._entered is None:
+            return
+        ends, self.next = bool(self._found), offset + 1
+        self._found |= self._keys & keys if known else self._keys
+        if self._found and not ends:
+            self.watches.reader.soon(self.end)  # with all that comes in this turn
+
+    def _loaded(self) -> list[tuple[InventoryShard, int]]:
+        return [(shard, shard.loads) for shard in self.watches.shards.loaded() if shard.index == self.shard]
+
+    def _look(self) -> None:
+        """End where the shard is not what it was: it may not be told of everything."""
+        if self.over:
+            return
+        if self._loaded() != self._entered:
+            self.fail(NotLeader(f"part {self.shard} of the inventory is read anew"))
+        else:
+            self.watches.shards.later(_LOOK_MS, self._look)
+
+    def _late(self) -> None:
+        if self.over:
+            return
+        if self._loaded() == self._entered:
+            # It was told of all that concerns it: what is applied need not be read.
+            self.next = max(self.next, self.watches.shards.applied_offset(self.shard))
+        self.end()
+
+    def end(self) -> None:
+        """Answer with what there is."""
+        self._end(lambda: ChangesWatched(self.watches.epoch(self.shard), self.next, sorted(self._found, key=repr)))
+
+    def fail(self, error: DuramenError) -> None:
+        """As of `_Reading`."""
+        self._end(lambda: error)
+
+    def _end(self, answer: Callable[[], ChangesWatched | DuramenError]) -> None:
+        if not self.over:
+            self.over = True
+            self.watches.leave(self)
+            self._done(answer())
