@@ -13,12 +13,12 @@ from duramen.inventory.machine import (
     StepsTogether,
     TopicCommand,
     TopicShardState,
-    subject_of,
     topic_keys,
 )
 from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
 from duramen.inventory.packing import plain_sort_names
 from duramen.inventory.rows import ARRIVED, NameRow, name_row
+from duramen.inventory.steps import subjects_of
 from duramen.sim.machine.views import MemoryViewStore
 
 NAMESPACE = 7
@@ -56,6 +56,7 @@ def test_steps_together_come_to_what_each_comes_to_alone() -> None:
     steps.insert(7, BeginChange(NAMESPACE, b"nothing", "delete"))
     for shard in (together, alone):
         shard.create(*names)
+    blocks = alone.records
     command = StepsTogether(steps)
     assert set(topic_keys(command)) == {key for step in steps for key in topic_keys(step)}
     responses = together.do(command)
@@ -65,8 +66,9 @@ def test_steps_together_come_to_what_each_comes_to_alone() -> None:
     assert responses == [alone.do(step) for step in steps]
     everything = [*together.rows.scan(b"", b"\xff")]
     assert everything == [*alone.rows.scan(b"", b"\xff")]
-    assert together.records == alone.records
-    assert len({subject_of(step) for step in steps}) == len(steps)
+    assert together.records == blocks + 1  # what becomes of names is one event
+    assert alone.records == blocks + len(steps)
+    assert len({subjects_of(step) for step in steps}) == len(steps)
 
 
 def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -> None:
@@ -101,3 +103,12 @@ def test_a_name_of_a_block_is_taken_until_it_is_gone() -> None:
         shard.do(bind)
     assert row.key == key
     assert shard.sequence("topic-0051") == shard.sequence("topic-0050") + 1
+
+
+def test_commands_that_may_make_blocks_of_names_wait_for_one_another() -> None:
+    """Blocks of a namespace do not overlap: of two that are decided at once each would see that it is alone."""
+    names = [f"topic-{number:03}" for number in range(32)]
+    halves = (names[::2], names[1::2])
+    blocks = [plain_sort_names(some, NAMESPACE, 1).blocks[0] for some in halves]
+    one, other = (set(topic_keys(CreateTopics(NAMESPACE, some))) for some in blocks)
+    assert one == other

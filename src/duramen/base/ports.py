@@ -166,19 +166,17 @@ class StateRows(Protocol):
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order. Raises StorageFailed where they are damaged."""
 
+    def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
+        """Plain: for each key the first entry at or behind it, before `end`. Raises as `scan`."""
+        return [next(self.scan(key, end), None) for key in keys]
 
-class ViewStore(Protocol):
+
+class ViewStore(StateRows, Protocol):
     """An ordered map of bytes to bytes on disk that is written in atomic batches.
 
     After a crash the map is as it was after *some* earlier batch, at or after the last flush: batches are never
     torn and never reordered. So a position written in each batch tells which of them survived.
     """
-
-    def get(self, key: bytes) -> bytes | None:
-        """Plain: the value of `key`."""
-
-    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
-        """Plain: the values of `keys`, in their order."""
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order, as they were at this call.

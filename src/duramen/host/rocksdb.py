@@ -122,6 +122,25 @@ class RocksViewStore:
         options.set_iterate_upper_bound(end)
         return self._read(self._cursor(first, options))
 
+    def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
+        # One iterator for all of them: making it takes longer than a seek.
+        if not keys:
+            return []
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        cursor, found = self._cursor(keys[0], options), list[tuple[bytes, bytes] | None]()
+        assert cursor.rows is not None
+        for key in keys:
+            cursor.rows.seek(key)
+            found.append((bytes(cursor.rows.key()), bytes(cursor.rows.value())) if cursor.rows.valid() else None)
+        try:
+            cursor.rows.status()
+        except Exception as error:
+            raise self._damaged(error) from error
+        finally:
+            cursor.rows = None
+        return found
+
     def _cursor(self, first: bytes, options: ReadOptions) -> _Cursor:
         rows = self._db.iter(options)
         rows.seek(first)

@@ -12,10 +12,9 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory import events
 from duramen.inventory.events import InventoryEvent, decode_event, encode_event
-from duramen.inventory.name_rows import GONE, in_block, name_blocks, values_by_name
+from duramen.inventory.name_rows import GONE, changed_row, is_topic, name_blocks, values_by_name
 from duramen.inventory.packing import unpack_names
 from duramen.inventory.rows import (
-    ALIAS,
     FENCE_KEY,
     NEXT_IDS_KEY,
     NEXT_KEY,
@@ -53,7 +52,7 @@ def _sequence_values(first: int, count: int) -> list[bytes]:
     return [data[end - SEQUENCE_BYTES : end] for end in range(8, len(data) + 8, 8)]
 
 
-class _Rows:
+class _Rows(StateRows):
     """Rows with what has become of them in this step."""
 
     def __init__(self, rows: StateRows) -> None:
@@ -87,11 +86,17 @@ class _Step:
 
     def take(self, event: InventoryEvent) -> None:
         match event:
+            case events.NameChanged():
+                self._set_name(event)
+            case events.NamesChanged():
+                self._set_names(event)
+            case _:
+                self._take_other(event)
+
+    def _take_other(self, event: InventoryEvent) -> None:
+        match event:
             case events.TopicsCreated():
                 self._create(event)
-            case events.NameChanged(namespace, name, value, pending):
-                self._set_name(namespace, name, value)
-                self.changes[pending_key(namespace, name)] = pending
             case events.TopicPlaced():
                 self._place(event)
             case events.AliasChanged(sequence, namespace, name, there):
@@ -127,22 +132,25 @@ class _Step:
         self.changes[NEXT_KEY] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")
         self._count(namespace, len(names))
 
-    def _set_name(self, namespace: int, name: bytes, value: bytes | None) -> None:
-        key = name_key(namespace, name)
-        own = self._rows.get(key)
-        # Where a row of its own is there its block counts only once that is removed.
-        block = in_block(self._rows, namespace, name) if own is None or value is None else None
-        before = own if own is not None else block
-        self.changes[key] = GONE if value is None and block is not None else value
-        more = _is_topic(value) - _is_topic(before)
+    def _set_name(self, event: events.NameChanged) -> None:
+        namespace, name = event.namespace, event.name
+        self.changes[name_key(namespace, name)], more = changed_row(self._rows, namespace, name, event.value)
+        self.changes[pending_key(namespace, name)] = event.pending
         if more:
+            self._count(namespace, more)
+
+    def _set_names(self, event: events.NamesChanged) -> None:
+        for namespace, name, value, pending in event.rows:
+            self.changes[name_key(namespace, name)] = value
+            self.changes[pending_key(namespace, name)] = pending
+        for namespace, more in event.counts:
             self._count(namespace, more)
 
     def _remove_names(self, namespace: int, last: bytes) -> None:
         """Remove what names up to this one have; in a block that goes on behind it they are gone."""
         end, first = last + b"\x00", b""
         names = list(values_by_name(self._rows, namespace, first, end))
-        self._count(namespace, -sum(_is_topic(value) for _, value in names))
+        self._count(namespace, -sum(is_topic(value) for _, value in names))
         for key, _ in list(self._rows.scan(name_key(namespace, first), name_key(namespace, end))):
             self.changes[key] = None
         for behind, block in list(name_blocks(self._rows, namespace, first)):
@@ -190,10 +198,6 @@ class _Step:
                 self.changes[namespace_key(removed)] = encode_event(event)
             case _:
                 raise AssertionError(event)
-
-
-def _is_topic(value: bytes | None) -> bool:
-    return value is not None and value != GONE and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
 
 
 def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:

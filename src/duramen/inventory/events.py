@@ -18,6 +18,7 @@ __all__ = [
     "DirectoryEvent",
     "InventoryEvent",
     "NameChanged",
+    "NamesChanged",
     "NamesRemoved",
     "NamespaceDropped",
     "NamespacePut",
@@ -111,6 +112,16 @@ class NameChanged(_Event, frozen=True, tag=7):
     pending: bytes | None
 
 
+class NamesChanged(_Event, frozen=True, tag=12):
+    """As NameChanged of many names: `rows` have the namespace, the name, its own row, and what is under way with it.
+
+    A name whose row is empty is in a block, and gone. `counts`: in a namespace so many topics more have names.
+    """
+
+    rows: list[tuple[int, bytes, bytes | None, bytes | None]]
+    counts: list[tuple[int, int]]
+
+
 class TopicPlaced(_Event, frozen=True, tag=8):
     """A topic of this shard has this name from here on, None: it is gone. The name before may become an alias."""
 
@@ -187,7 +198,7 @@ DirectoryEvent: TypeAlias = TenantPut | NamespacePut | TenantRemoved | Namespace
 
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
-    | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved | PoliciesPut | TopicPoliciesPut
+    | NamesChanged | TopicPlaced | AliasChanged | NamespaceDropped | NamesRemoved | PoliciesPut | TopicPoliciesPut
     | Renamed | ChangesFenced
 )  # fmt: skip
 

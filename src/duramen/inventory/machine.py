@@ -40,11 +40,13 @@ from duramen.inventory.events import (
     TopicsCreated,
     encode_pending,
 )
+from duramen.inventory.ids import TopicKey
 from duramen.inventory.name_rows import name_blocks, own_name_rows, value_of_name, values_by_name, values_of_names
 from duramen.inventory.packing import NAMES_OF_A_BLOCK, NameBlock, pack_names, unpack_names
 from duramen.inventory.policies import PolicyChange, changed_policies, check_policies, read_policies
 from duramen.inventory.rows import (
     ALIAS,
+    ARRIVED,
     BEHIND_NAMES,
     FENCE_KEY,
     LEAVING,
@@ -55,10 +57,25 @@ from duramen.inventory.rows import (
     alias_key,
     current_place,
     dropped_key,
+    name_key,
     name_row,
     name_value,
     pending_key,
     topic_policies_key,
+)
+from duramen.inventory.steps import (
+    AddAlias,
+    BeginChange,
+    BindName,
+    ChangeStep,
+    EndChange,
+    MoveWithin,
+    PlaceTopic,
+    RemoveAlias,
+    RemoveTopic,
+    StepsTogether,
+    decide_together,
+    names_of,
 )
 
 __all__ = [
@@ -73,6 +90,7 @@ __all__ = [
     "EndChange",
     "Fence",
     "Fenced",
+    "MoveWithin",
     "PlaceTopic",
     "RemoveAlias",
     "RemoveTopic",
@@ -81,7 +99,6 @@ __all__ = [
     "SweepNamespace",
     "TopicCommand",
     "TopicShardState",
-    "subject_of",
     "topic_keys",
 ]
 
@@ -115,67 +132,6 @@ class Created(NamedTuple):
     existing: int
 
 
-class BeginChange(NamedTuple):
-    """Mark the name of a topic or an alias; the response is its row before, and the change. For `kind` see there."""
-
-    namespace: int
-    name: bytes
-    kind: str
-    to_namespace: int = 0
-    to_name: bytes = b""
-    keep_alias: bool = False
-
-
-class BindName(NamedTuple):
-    """Give a topic a name that is marked, and counts once the topic's own shard says so."""
-
-    namespace: int
-    name: bytes
-    row: NameRow
-    pending: PendingChange
-
-
-class EndChange(NamedTuple):
-    """Nothing is under way with a name any more; its row is this, None: it is gone."""
-
-    namespace: int
-    name: bytes
-    row: NameRow | None
-    pending: PendingChange
-
-
-class PlaceTopic(NamedTuple):
-    """A topic that this shard has made has another name than `origin`, which may stay as an alias."""
-
-    sequence: int
-    origin: Place
-    place: Place
-    keep_alias: bool = False
-
-
-class RemoveTopic(NamedTuple):
-    """A topic that this shard has made, and that has the name `origin`, is gone. Refused where it has aliases."""
-
-    sequence: int
-    origin: Place
-
-
-class AddAlias(NamedTuple):
-    """A topic that this shard has made has one more alias."""
-
-    sequence: int
-    namespace: int
-    name: bytes
-
-
-class RemoveAlias(NamedTuple):
-    """An alias is gone."""
-
-    sequence: int
-    namespace: int
-    name: bytes
-
-
 class SetTopicPolicies(NamedTuple):
     """Change policies of a topic that this shard has made. The response is its policies then."""
 
@@ -193,15 +149,6 @@ class SweepNamespace(NamedTuple):
     """Remove some names of a dropped namespace; the response says whether there may be more."""
 
     namespace: int
-
-
-ChangeStep: TypeAlias = BeginChange | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
-
-
-class StepsTogether(NamedTuple):
-    """Steps of changes, each of another name or topic: the response has that of each, or why it is refused."""
-
-    steps: Sequence[ChangeStep]
 
 
 _OneCommand: TypeAlias = CreateTopics | ChangeStep | DropNamespace | SweepNamespace | SetTopicPolicies
@@ -227,27 +174,31 @@ _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
     if isinstance(command, StepsTogether):
-        return tuple({key for step in command.steps for key in topic_keys(step)})
+        return tuple({key for step in command.steps for key in _keys_of_step(step)})
     if isinstance(command, Fenced):
         return topic_keys(command.step)
     if isinstance(command, Fence):
         return ("fence",)
-    if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias | SetTopicPolicies):
-        return ((command.sequence, "id"),)
+    if isinstance(command, SetTopicPolicies):
+        return (_lock_of_topic(command.sequence),)
+    if isinstance(command, CreateTopics | DropNamespace | SweepNamespace):
+        locks: Iterable[int] = range(_LOCKS)
+        if isinstance(command, CreateTopics) and command.total < _LEAST_OF_A_BLOCK:
+            locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
+        return tuple((command.namespace, lock, "names") for lock in locks)
+    return tuple(_keys_of_step(command))
+
+
+def _keys_of_step(step: ChangeStep) -> list[Hashable]:
     # Changes of other names of the namespace do not wait for one another.
-    if isinstance(command, BeginChange | BindName | EndChange):
-        return ((command.namespace, crc32(command.name) % _LOCKS, "names"),)
-    locks: Iterable[int] = range(_LOCKS)
-    if isinstance(command, CreateTopics) and command.total < _LOCKS:
-        locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
-    return tuple((command.namespace, lock, "names") for lock in locks)
+    found: list[Hashable] = [(namespace, crc32(name) % _LOCKS, "names") for namespace, name in names_of(step)]
+    if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
+        found.append(_lock_of_topic(step.sequence))
+    return found
 
 
-def subject_of(command: object) -> Hashable | None:
-    """The name or the topic of a step, which others of `StepsTogether` must not have; None: it is no step."""
-    if isinstance(command, BeginChange | BindName | EndChange):
-        return command.namespace, command.name
-    return command.sequence if isinstance(command, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias) else None
+def _lock_of_topic(sequence: int) -> tuple[int, str]:
+    return sequence % _LOCKS, "ids"
 
 
 class TopicShardState:
@@ -266,7 +217,7 @@ class TopicShardState:
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
         """The events of a command, and its response. Raises what it is refused with."""
         if isinstance(command, StepsTogether):
-            return self._together(command, rows)
+            return decide_together(command.steps, rows, self._decide)
         if isinstance(command, Fence | Fenced):
             if command.token < self._token:
                 raise CoordinatorLoading("another node has taken up what this one began")
@@ -282,12 +233,14 @@ class TopicShardState:
                 return self._create(command, rows)
             case BeginChange():
                 return self._begin(command, rows)
+            case MoveWithin():
+                return self._move_within(command, rows)
             case BindName():
                 return self._bind(command, rows)
             case EndChange():
                 return self._end(command, rows)
             case PlaceTopic():
-                return self._place(command, rows)
+                return self._place_and_end(command, rows)
             case RemoveTopic():
                 return self._remove(command, rows)
             case AddAlias() | RemoveAlias():
@@ -299,20 +252,6 @@ class TopicShardState:
                 return ([] if there else [NamespaceDropped(namespace)]), None
             case SweepNamespace(namespace):
                 return self._sweep(namespace, rows)
-
-    def _together(self, command: StepsTogether, rows: StateRows) -> _Decided:
-        made, responses = list[InventoryEvent](), list[object]()
-        for step in command.steps:
-            try:
-                events, response = self._decide(step, rows)
-            except CoordinatorLoading:
-                raise  # the rows cannot be read: no step is taken
-            except DuramenError as error:
-                responses.append(error)
-            else:
-                made += events
-                responses.append(response)
-        return made, responses
 
     # -- names --------------------------------------------------------------------------------------
 
@@ -353,7 +292,9 @@ class TopicShardState:
         value = None if row is None else name_value(row, self._shard)
         return NameChanged(namespace, name, value, None if pending is None else encode_pending(pending))
 
-    def _begin(self, command: BeginChange, rows: StateRows) -> _Decided:
+    def _begin(
+        self, command: BeginChange, rows: StateRows
+    ) -> tuple[list[InventoryEvent], tuple[NameRow, PendingChange]]:  # fmt: skip
         self._check_namespace(command.namespace, rows)
         row = self._row(command.namespace, command.name, rows)
         if row.flags & LEAVING:
@@ -369,6 +310,23 @@ class TopicShardState:
         marked = row._replace(flags=row.flags | LEAVING)
         return [self._changed(command.namespace, command.name, marked, pending)], (row, pending)
 
+    def _move_within(self, command: MoveWithin, rows: StateRows) -> _Decided:
+        namespace, name, to_namespace, to_name, keep_alias = command
+        begin = BeginChange(namespace, name, "move", to_namespace, to_name, keep_alias)
+        begun, (row, pending) = self._begin(begin, rows)
+        if row.key.shard != self._shard:
+            return begun, (row, pending)  # the shard that has made it has to be asked
+        self._check_namespace(to_namespace, rows)
+        there = value_of_name(rows, to_namespace, to_name)
+        if there is not None:
+            raise _taken(to_name, name_row(there, self._shard))
+        place = PlaceTopic(row.key.sequence, Place(namespace, name), Place(to_namespace, to_name), keep_alias)
+        made, _ = self._place(place, rows, row)
+        kept = NameRow(ALIAS, row.key) if keep_alias else None
+        arrived = NameRow(ARRIVED, row.key)
+        names = self._changed(namespace, name, kept, None), self._changed(to_namespace, to_name, arrived, None)
+        return [*made, *names], None
+
     def _bind(self, command: BindName, rows: StateRows) -> _Decided:
         namespace, name, row, pending = command
         self._check_namespace(namespace, rows)
@@ -377,9 +335,7 @@ class TopicShardState:
             there = name_row(value, self._shard)
             if rows.get(pending_key(namespace, name)) == encode_pending(pending) or there == row:
                 return (), None
-            if there.flags & LEAVING:
-                raise TopicBusy(f"a change of {name.decode()} is under way")
-            raise TopicExists(f"there is a topic {name.decode()} already, or an alias of that name")
+            raise _taken(name, there)
         marked = row._replace(flags=row.flags | LEAVING)
         return [self._changed(namespace, name, marked, pending)], None
 
@@ -393,17 +349,29 @@ class TopicShardState:
 
     # -- topics -------------------------------------------------------------------------------------
 
-    def _place(self, command: PlaceTopic, rows: StateRows) -> _Decided:
-        now = current_place(rows, command.sequence)
-        if now == command.place:
+    def _place_and_end(self, command: PlaceTopic, rows: StateRows) -> _Decided:
+        sequence, origin, place, keep_alias, ends = command
+        if not ends:
+            return self._place(command, rows)
+        value = rows.get(name_key(*origin))
+        made, _ = self._place(command, rows, None if value is None else name_row(value, self._shard))
+        key = TopicKey(self._shard, sequence)
+        pending = PendingChange("move", *key, *place, keep_alias)
+        ended, _ = self._end(EndChange(*origin, NameRow(ALIAS, key) if keep_alias else None, pending), rows)
+        return [*made, *ended], None
+
+    def _place(self, command: PlaceTopic, rows: StateRows, row: NameRow | None = None) -> _Decided:
+        """`row` is that of `origin`, where this shard has that name."""
+        sequence, origin, place, keep_alias, _ = command
+        if row is not None and row.key == (self._shard, sequence) and not row.flags & (ALIAS | ARRIVED):
+            now = origin  # it has the name that it was made with
+        else:
+            now = current_place(rows, sequence)
+        if now == place:
             return (), None
-        self._check_origin(now, command.origin)
-        place, origin = command.place, command.origin
-        kept, kept_name = (origin.namespace, origin.name) if command.keep_alias else (0, None)
-        moved = TopicPlaced(
-            command.sequence, place.namespace, place.name, kept, kept_name, origin.namespace, origin.name
-        )  # fmt: skip
-        return [moved], None
+        self._check_origin(now, origin)
+        kept, kept_name = origin if keep_alias else (0, None)
+        return [TopicPlaced(sequence, place.namespace, place.name, kept, kept_name, *origin)], None
 
     def _remove(self, command: RemoveTopic, rows: StateRows) -> _Decided:
         now = current_place(rows, command.sequence)
@@ -447,6 +415,12 @@ class TopicShardState:
                 return [NamesRemoved(namespace, last)], True
         some = (*own_name_rows(rows, namespace, b""), *name_blocks(rows, namespace, b""))
         return ([NamesRemoved(namespace, BEHIND_NAMES)] if some else []), False
+
+
+def _taken(name: bytes, row: NameRow) -> DuramenError:
+    if row.flags & LEAVING:
+        return TopicBusy(f"a change of {name.decode()} is under way")
+    return TopicExists(f"there is a topic {name.decode()} already, or an alias of that name")
 
 
 def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool:

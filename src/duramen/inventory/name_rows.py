@@ -1,11 +1,12 @@
 """The row of each name, whether it has one of its own or is in a block of names that were made together. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 
 from duramen.base.ports import StateRows
 from duramen.inventory.packing import find_name, unpack_names
 from duramen.inventory.rows import (
+    ALIAS,
     SEQUENCE_BYTES,
     Block,
     block_end,
@@ -15,7 +16,18 @@ from duramen.inventory.rows import (
     read_block,
 )
 
-__all__ = ["GONE", "in_block", "name_blocks", "own_name_rows", "value_of_name", "values_by_name", "values_of_names"]
+__all__ = [
+    "GONE",
+    "RowsReadAhead",
+    "changed_row",
+    "in_block",
+    "is_topic",
+    "name_blocks",
+    "own_name_rows",
+    "value_of_name",
+    "values_by_name",
+    "values_of_names",
+]
 
 GONE = b""
 """The row of a name that is in a block, and is there no more."""
@@ -29,27 +41,91 @@ def _sequence(block: Block, place: int) -> bytes:
 
 def in_block(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
     """The value that a block has for a name."""
-    found = next(rows.scan(block_key(namespace, name), block_end(namespace)), None)
-    if found is None:
-        return None
-    block = read_block(found[1])
+    return in_blocks(rows, namespace, (name,))[0]
+
+
+def in_blocks(rows: StateRows, namespace: int, names: Sequence[bytes]) -> list[bytes | None]:
+    """The values that blocks have for names, in their order."""
+    if not names:
+        return []
+    found = rows.ceilings([*map(block_key(namespace, b"").__add__, names)], block_end(namespace))
+    return [None if row is None else _value_in(row[1], name) for name, row in zip(names, found, strict=True)]
+
+
+def _value_in(value: bytes, name: bytes) -> bytes | None:
+    block = read_block(value)
     place = find_name(block.body, name)
     return None if place is None else _sequence(block, place)
 
 
+def is_topic(value: bytes | None) -> bool:
+    """Whether a row says that a topic has the name, and no alias."""
+    return value is not None and value != GONE and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
+
+
+def changed_row(rows: StateRows, namespace: int, name: bytes, value: bytes | None) -> tuple[bytes | None, int]:
+    """The row of a name's own where it is to have a value, None: no more; and how many topics more have names then."""
+    # Where a row of its own is there its block counts only once that is removed.
+    own, block = _own_and_block(rows, namespace, name, both=value is None)
+    before = own if own is not None else block
+    return GONE if value is None and block is not None else value, is_topic(value) - is_topic(before)
+
+
 def value_of_name(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
     """The value of a name's row; None: there is none."""
-    value = rows.get(name_key(namespace, name))
-    return in_block(rows, namespace, name) if value is None else value or None
+    own, block = _own_and_block(rows, namespace, name)
+    return block if own is None else own or None
+
+
+def _own_and_block(
+    rows: StateRows, namespace: int, name: bytes, *, both: bool = False
+) -> tuple[bytes | None, bytes | None]:
+    """The row of a name's own, and what a block has for it: where there is no such row, or that of `both` is asked."""
+    known = rows.known_names.get((namespace, name)) if isinstance(rows, RowsReadAhead) else None
+    if known is not None:
+        return known
+    own = rows.get(name_key(namespace, name))
+    return own, in_block(rows, namespace, name) if both or own is None else None
 
 
 def values_of_names(rows: StateRows, namespace: int, names: Sequence[bytes]) -> list[bytes | None]:
     """The values of names' rows, in their order; None: there is none."""
     own = rows.get_many([*map(name_key(namespace, b"").__add__, names)])
-    return [
-        in_block(rows, namespace, name) if value is None else value or None
-        for name, value in zip(names, own, strict=True)
-    ]
+    others = iter(in_blocks(rows, namespace, [name for name, value in zip(names, own, strict=True) if value is None]))
+    return [next(others) if value is None else value or None for value in own]
+
+
+class RowsReadAhead(StateRows):
+    """Rows of which some have been read at once: names with what their blocks have, and others."""
+
+    def __init__(self, rows: StateRows) -> None:
+        self._rows = rows
+        self._values: dict[bytes, bytes | None] = {}
+        self.known_names: dict[tuple[int, bytes], tuple[bytes | None, bytes | None]] = {}
+
+    def read(self, keys: Sequence[bytes]) -> None:
+        """Read rows."""
+        self._values.update(zip(keys, self._rows.get_many(keys), strict=True))
+
+    def read_names(self, namespace: int, names: Sequence[bytes], removed: Container[tuple[int, bytes]]) -> None:
+        """Read the rows of names; of those that may be `removed` what their blocks have too."""
+        own = self._rows.get_many([*map(name_key(namespace, b"").__add__, names)])
+        found = [*zip(names, own, strict=True)]
+        asked = [name for name, value in found if value is None or (namespace, name) in removed]
+        blocks = dict(zip(asked, in_blocks(self._rows, namespace, asked), strict=True))
+        self.known_names.update({(namespace, name): (value, blocks.get(name)) for name, value in found})
+
+    def get(self, key: bytes) -> bytes | None:
+        """As of `StateRows`."""
+        return self._values[key] if key in self._values else self._rows.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """As of `StateRows`."""
+        return [self.get(key) for key in keys]
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """As of `StateRows`."""
+        return self._rows.scan(first, end)
 
 
 def own_name_rows(

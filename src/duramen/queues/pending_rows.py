@@ -17,7 +17,7 @@ def _group(key: bytes) -> bytes:
     return _TIMES if key[:1] == _TIMES else key[:_GROUP]
 
 
-class PendingRows:
+class PendingRows(StateRows):
     """Rows as they are with changes that are not written yet. A scan stays among the rows of a kind and a queue."""
 
     def __init__(self, rows: StateRows) -> None:

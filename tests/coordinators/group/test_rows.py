@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.codec.markers import COMMIT
 from duramen.coordinators.group.rows import OffsetRows, changes
@@ -27,7 +28,7 @@ ABORT = 0
 PRODUCERS = (7, 8, 1 << 40)
 
 
-class Rows:
+class Rows(StateRows):
     """A sorted map."""
 
     def __init__(self) -> None:

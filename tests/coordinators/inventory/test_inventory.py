@@ -52,6 +52,7 @@ class Node(InventoryNode):
 
     def __init__(self, seed: int = 0, shards: int = 3, checkpoint_records: int = 100_000) -> None:
         super().__init__(seed, shards, checkpoint_records)
+        self.shards = shards
 
     def find(self, path: str) -> FoundTopic:
         return self.inventory.find(ACCOUNT, at(path))
@@ -77,6 +78,11 @@ class Node(InventoryNode):
     def total(self) -> int:
         spaces = (self.namespace(path) for path in NAMESPACES)
         return sum(self.inventory.count(namespace) for namespace in spaces)
+
+    def under_way(self) -> list[bytes]:
+        """The names that a change has marked and not left yet."""
+        rows = (self.hand.broker.coordinators.rows(INVENTORY_STREAM, shard) for shard in range(self.shards))
+        return [key for some in rows for key, _ in some.scan(b"p", b"q")]
 
     def names(self, **where: Any) -> list[str]:
         return [str(one.path) for one in self.all(**where)]
@@ -208,9 +214,33 @@ class Checked:
         hand.settle()
         hand.advance(20_000)
 
+    def interrupt_many(self) -> None:
+        """A crash while many topics move: each has moved then, or not."""
+        chance, answer = self.chance, CallbackResult[Any]()
+        paths = chance.sample(sorted(self.topics), min(len(self.topics), chance.randrange(1, 12)))
+        free = sorted({self.path() for _ in range(40)} - self.all.keys())
+        moves = [
+            TopicMove(at(path), at(to), chance.random() < 0.3) for path, to in zip(paths, free, strict=False)
+        ]  # fmt: skip
+        if not moves:
+            return
+        self.node.inventory.move_topics(ACCOUNT, moves, answer)
+        worker = self.node.hand.worker
+        for _ in range(chance.randrange(60)):
+            worker.run_soon()
+            worker.step(chance.choice(("sync", "disk", "rows", "rows")))
+        acknowledged = answer.there and not answer.value
+        self.crash()
+        found = self.found()
+        for path, to, keep in moves:
+            if acknowledged or found.get(str(to)) == self.topics[str(path)]:
+                self.apply("move", str(path), str(to), keep)
+
     def trouble(self) -> None:
         hand, do = self.node.hand, self.chance.random()
-        if do < 0.2:
+        if do < 0.1:
+            self.interrupt_many()
+        elif do < 0.2:
             hand.broker.coordinators.states.make_checkpoint()
             hand.settle()
         elif do < 0.6:
@@ -259,6 +289,17 @@ def test_the_inventory_is_what_a_dict_is_through_all_that_happens_to_a_node(seed
     else:
         pytest.fail("the log is never cut")
     run.check()
+
+
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_topics_that_move_together_move_or_stay_each_through_crashes(seed: int) -> None:
+    run = Checked(seed)
+    run.act("many", "acme/dev/x", "", False)
+    run.apply("many", "acme/dev/x", "", False)
+    for _ in range(8):
+        run.interrupt_many()
+        run.check()
+        assert run.node.under_way() == []
 
 
 @pytest.mark.long

@@ -38,8 +38,8 @@ def _reserve_nothing(_: Original) -> Original:
 
 
 def _tell_arrivals_only(original: Original) -> Original:
-    def _place(self: Any, command: Any, rows: Any) -> tuple[Sequence[Any], object]:
-        events, response = original(self, command, rows)
+    def _place(self: Any, command: Any, rows: Any, row: Any = None) -> tuple[Sequence[Any], object]:
+        events, response = original(self, command, rows, row)
         return [type(event)(*(getattr(event, name) for name in _PLACED)) for event in events], response
 
     return _place

@@ -27,10 +27,21 @@ from duramen.inventory.machine import (
     RemoveTopic,
 )
 from duramen.inventory.name_rows import value_of_name
-from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, split_name
+from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, pending_key, split_name
 from duramen.queues.owners import OwnRetention
 
-__all__ = ["UNKNOWN", "Change", "Changes", "Ended", "LeftChange", "Steps", "changes_left"]
+__all__ = [
+    "UNKNOWN",
+    "Change",
+    "Changes",
+    "Ended",
+    "LeftChange",
+    "Steps",
+    "busy",
+    "changes_left",
+    "records_behind",
+    "unknown",
+]
 
 UNKNOWN: Final = (CoordinatorLoading, NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
 """Whether a step was done is not known: the change is taken up again later."""
@@ -39,12 +50,38 @@ _AT_ONCE: Final = 100
 Ended = Callable[[DuramenError | None], None]
 
 
+def busy(place: Place) -> TopicBusy:
+    """Why a name cannot be changed now."""
+    return TopicBusy(f"a change of {place.name.decode()} is under way")
+
+
+def unknown(error: DuramenError) -> OutcomeUnknown:
+    """What is said of a change of which a step got no answer."""
+    return OutcomeUnknown(f"the change is under way, and goes on when that is possible: {error}")
+
+
+def records_behind(error: DuramenError) -> OutcomeUnknown:
+    """What is said of a move whose topic has its new name, but whose records do not belong to the new namespace yet."""
+    return OutcomeUnknown(f"the topic has moved, its records follow when that is possible: {error}")
+
+
 class Changes:
     """Changes under way on this node, by the names that they begin at."""
 
     def __init__(self, shards: InventoryShards) -> None:
         self._shards = shards
         self._active: set[Place] = set()
+
+    def enter(self, place: Place) -> bool:
+        """Whether no change of a name is under way: one is from here on, up to `leave`."""
+        if place in self._active:
+            return False
+        self._active.add(place)
+        return True
+
+    def leave(self, place: Place) -> None:
+        """It has ended."""
+        self._active.discard(place)
 
     def begin(self, command: BeginChange, done: Ended) -> None:
         """Move or delete what has a name; `done` once it has come to pass everywhere, or not at all."""
@@ -63,10 +100,9 @@ class Changes:
         found: Callable[[Any], tuple[NameRow, PendingChange]],
         done: Ended,
     ) -> None:
-        if place in self._active:
-            done(TopicBusy(f"a change of {place.name.decode()} is under way"))
+        if not self.enter(place):
+            done(busy(place))
             return
-        self._active.add(place)
         ended = partial(self._ended, place, done)
 
         def marked(answer: object) -> None:
@@ -79,7 +115,7 @@ class Changes:
         self._shards.submit(self._shards.shard_of(*place), command, marked)
 
     def _ended(self, place: Place, done: Ended, error: DuramenError | None) -> None:
-        self._active.discard(place)
+        self.leave(place)
         done(error)
 
     def resume(self) -> None:
@@ -101,11 +137,18 @@ class LeftChange(NamedTuple):
 
 def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ()) -> list[LeftChange]:
     """Changes that are under way, by their rows, `but` those at some places. Raises as `InventoryShards.rows`."""
-    found, all_rows = list[LeftChange](), shards.rows()
-    for shard, rows in enumerate(shards.each_rows()):
+    found, all_rows, each_rows = list[LeftChange](), shards.rows(), shards.each_rows()
+    for shard, rows in enumerate(each_rows):
         for key, value in rows.scan(b"p", b"q"):
             place, pending = Place(*split_name(key)), decode_pending(value)
-            if place in but or pending.kind == "arrive":
+            if place in but:
+                continue
+            if pending.kind == "arrive":
+                origin = Place(pending.namespace, pending.name)
+                begun = each_rows[shards.shard_of(*origin)].get(pending_key(*origin))
+                if origin not in but and not _leads_to(begun, place):
+                    row = NameRow(ARRIVED, pending.key)
+                    found.append(LeftChange(place, row, pending, all_rows.place(pending.key) == place))
                 continue
             there = value_of_name(rows, *place)
             row = NameRow(0, pending.key) if there is None else name_row(there, shard)
@@ -115,6 +158,12 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
             if len(found) == most:
                 return found
     return found
+
+
+def _leads_to(begun: bytes | None, place: Place) -> bool:
+    """Whether a name is there from which something is moved to a place: that change ends what is under way there."""
+    pending = None if begun is None else decode_pending(begun)
+    return pending is not None and pending.kind == "move" and (pending.namespace, pending.name) == place
 
 
 class Steps(Protocol):
@@ -150,18 +199,20 @@ class Change:
         match self._pending.kind:
             case "move":
                 bind = BindName(*self._target, NameRow(ARRIVED, self._pending.key), self._arriving)
-                self._submit(self._shards.shard_of(*self._target), bind, self._place, self._back)
+                self._submit(self._shards.shard_of(*self._target), bind, self._place, self.back)
             case "delete":
                 remove = RemoveTopic(sequence, self._origin)
-                self._submit(home, remove, partial(self._end, None), self._back)
+                self._submit(home, remove, partial(self._end, None), self.back)
             case "alias":
-                self._submit(home, AddAlias(sequence, *self._origin), partial(self._end, self._row), self._back)
+                self._submit(home, AddAlias(sequence, *self._origin), partial(self._end, self._row), self.back)
             case _:
-                self._submit(home, RemoveAlias(sequence, *self._origin), partial(self._end, None), self._back)
+                self._submit(home, RemoveAlias(sequence, *self._origin), partial(self._end, None), self.back)
 
     def resume(self, *, passed: bool) -> None:
         """Take the steps that are left."""
-        if not passed:
+        if self._pending.kind == "arrive":
+            self._end_at(self._origin, self._row if passed else None, self._pending, partial(self._done, None))
+        elif not passed:
             self.run()
         elif self._pending.kind == "move":
             self._arrive()
@@ -171,14 +222,14 @@ class Change:
     def _place(self) -> None:
         home, sequence = self._pending.key
         command = PlaceTopic(sequence, self._origin, self._target, self._pending.keep_alias)
-        self._submit(home, command, self._arrive, self._unbind)
+        self._submit(home, command, self._arrive, self.unbind)
 
     def _arrive(self) -> None:
         """It has come to pass: the records of the topic belong to its new namespace."""
 
         def told(answer: object) -> None:
             if isinstance(answer, DuramenError):
-                self._done(OutcomeUnknown(f"the topic has moved, its records follow when that is possible: {answer}"))
+                self._done(records_behind(answer))
             else:
                 self._end_arrival()
 
@@ -193,14 +244,15 @@ class Change:
             kept = NameRow(ALIAS, self._pending.key)
         self._end_at(self._target, row, self._arriving, partial(self._end, kept))
 
-    def _unbind(self, error: DuramenError) -> None:
-        self._end_at(self._target, None, self._arriving, partial(self._back, error))
+    def unbind(self, error: DuramenError) -> None:
+        """It is refused although the name that it leads to is bound: that is free again, and the other as before."""
+        self._end_at(self._target, None, self._arriving, partial(self.back, error))
 
     def _end(self, row: NameRow | None) -> None:
         self.ends = (None,)
         self._end_at(self._origin, row, self._pending, partial(self._done, None))
 
-    def _back(self, error: DuramenError) -> None:
+    def back(self, error: DuramenError) -> None:
         """It is refused: the name is what it was before."""
         self.ends = (error,)
         row = None if self._pending.kind == "alias" else self._row
@@ -214,7 +266,7 @@ class Change:
     ) -> None:
         def answered(answer: object) -> None:
             if isinstance(answer, UNKNOWN):
-                self._done(OutcomeUnknown(f"the change is under way, and goes on when that is possible: {answer}"))
+                self._done(unknown(answer))
             elif isinstance(answer, DuramenError):
                 refused(answer)
             else:

@@ -18,6 +18,7 @@ from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.changing import Changes
 from duramen.coordinators.inventory.feed import InventoryFeed
+from duramen.coordinators.inventory.moves import TopicMove, TopicMoves
 from duramen.coordinators.inventory.policies import InventoryPolicies
 from duramen.coordinators.inventory.quotas import CreatedNames, InventoryQuotas
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -80,14 +81,6 @@ class BoundNamespace(NamedTuple):
     tenant: str
     name: str
     subjects: tuple[str, ...]
-
-
-class TopicMove(NamedTuple):
-    """A topic that gets another path; with `keep_alias` the one that it had leads to it."""
-
-    path: TopicPath
-    to: TopicPath
-    keep_alias: bool = False
 
 
 class TopicPage(NamedTuple):
@@ -397,35 +390,14 @@ class Inventory:
 
     def move_topic(self, account: str, path: TopicPath, to: TopicPath, done: Done, *, keep_alias: bool) -> None:
         """Give a topic another name, in this or another namespace; with `keep_alias` the old name leads to it."""
-
-        def found(answer: BeginChange | DuramenError) -> None:
-            if isinstance(answer, DuramenError):
-                done(answer)
-            else:
-                go = partial(self._changes.begin, answer)
-                self.quotas.move(answer.namespace, answer.to_namespace, go, done)
-
-        def begin() -> BeginChange:
-            origin, target = (self.namespace(account, one.tenant, one.namespace).id for one in (path, to))
-            name, new = path.topic.encode(errors="replace"), check_topic_name(to.topic)
-            return BeginChange(origin, name, "move", target, new, keep_alias)
-
-        self.read(begin, found)
+        self._moves(account).move(TopicMove(path, to, keep_alias), done)
 
     def move_topics(self, account: str, moves: Sequence[TopicMove], done: Done) -> None:
         """Move topics, each by itself and all at the same time; `done` gets those that failed, as `NamedProblem`."""
-        left, problems = len(moves), list[NamedProblem]()
+        self._moves(account).move_all(moves, done)
 
-        def ended(name: str, error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                problems.append(NamedProblem(name, error))
-            if not left:
-                done(problems)
-
-        for path, to, keep_alias in moves:
-            self.move_topic(account, path, to, partial(ended, path.topic), keep_alias=keep_alias)
+    def _moves(self, account: str) -> TopicMoves:
+        return TopicMoves(self._shards, self._changes, self.quotas, account)
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""

@@ -152,14 +152,14 @@ class InventoryQuotas:
 
         make(allowed, made)
 
-    def move(self, origin: int, target: int, go: Callable[[Done], None], done: Done) -> None:
-        """Let a topic of a namespace come into another one, which `go` does."""
+    def move(self, origin: int, target: int, go: Callable[[Done], None], done: Done, topics: int = 1) -> None:
+        """Let so many topics of a namespace come into another one, which `go` does: all of them or none."""
 
         def chain() -> _Chain:
             there = {scope for scope, _ in self._chain_of(origin)}
             return [(scope, own) for scope, own in self._chain_of(target) if scope not in there]
 
-        self._take(chain, lambda: 1, go, done)
+        self._take(chain, lambda: topics, go, done)
 
     def move_namespace(self, namespace: int, tenant: int, go: Callable[[Done], None], done: Done) -> None:
         """Let a namespace come to a tenant with all its topics."""

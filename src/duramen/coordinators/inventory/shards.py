@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
@@ -22,10 +21,10 @@ from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.ids import TopicKey, topic_id
-from duramen.inventory.machine import StepsTogether, subject_of
 from duramen.inventory.names import shard_of
 from duramen.inventory.positions import split_position
 from duramen.inventory.reading import InventoryRows
+from duramen.inventory.steps import ChangeStep, StepsTogether, subjects_of
 from duramen.queues.owners import OwnRetention
 from duramen.storage.log.log import Log
 
@@ -39,10 +38,17 @@ OwnRecords = Callable[[UUID, int, OwnRetention | None, Callable[[Any], None]], N
 Done = Callable[[Any], None]
 """Gets the response, or why there is none."""
 
-_WaitingStep = tuple[Hashable, Any, Done]
-_STEPS_AT_ONCE: Final = 200  # before others get their turn: some milliseconds
+_STEPS_AT_ONCE: Final = 500  # before others get their turn: some milliseconds
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
+
+
+class _WaitingSteps(NamedTuple):
+    """Steps that wait for those that a shard takes now, and the names and topics that they are about."""
+
+    steps: Sequence[ChangeStep]
+    subjects: frozenset[Hashable]
+    done: Callable[[Sequence[Any]], None]
 
 
 class InventoryQueues:
@@ -91,7 +97,7 @@ class InventoryShards:
         self._runtime = runtime
         self._clock = clock
         self._deadlines = deadlines
-        self._steps: defaultdict[int, list[_WaitingStep]] = defaultdict(list)
+        self._steps: defaultdict[int, list[_WaitingSteps]] = defaultdict(list)
         self._busy = set[int]()
         self.own_records: OwnRecords = lambda _, __, ___, done: done(None)
 
@@ -123,13 +129,17 @@ class InventoryShards:
 
         Asked again while the shard is being loaded: what is refused with that was not done.
         """
-        subject = subject_of(command)
-        if subject is None:
-            self._submit(shard, command, done)
+        if isinstance(command, ChangeStep):
+            self.submit_steps(shard, (command,), lambda answers: done(answers[0]))
         else:
-            self._steps[shard].append((subject, command, done))
-            if shard not in self._busy:
-                self._take_steps(shard)
+            self._submit(shard, command, done)
+
+    def submit_steps(self, shard: int, steps: Sequence[ChangeStep], done: Callable[[Sequence[Any]], None]) -> None:
+        """`done` gets the response to each step, or why it is refused. No two are about the same name or topic."""
+        subjects = frozenset(subject for step in steps for subject in subjects_of(step))
+        self._steps[shard].append(_WaitingSteps(steps, subjects, done))
+        if shard not in self._busy:
+            self._take_steps(shard)
 
     def _submit(self, shard: int, command: ShardCommand, done: Done) -> None:
         def answered(answer: ShardAnswer | DuramenError) -> None:
@@ -140,24 +150,28 @@ class InventoryShards:
     def _take_steps(self, shard: int) -> None:
         """Take the steps that have come to a shard while it took those before, together."""
         waiting, self._steps[shard] = self._steps[shard], []
-        taken, subjects = list[_WaitingStep](), set[Hashable]()
+        taken, steps, subjects = list[_WaitingSteps](), list[ChangeStep](), set[Hashable]()
         for one in waiting:
-            if one[0] in subjects or len(taken) == _STEPS_AT_ONCE:
+            full = bool(steps) and len(steps) + len(one.steps) > _STEPS_AT_ONCE
+            if full or not subjects.isdisjoint(one.subjects):
                 self._steps[shard].append(one)
             else:
-                subjects.add(one[0])
+                subjects |= one.subjects
+                steps += one.steps
                 taken.append(one)
         self._busy.add(shard)
 
-        def answered(answer: Sequence[object] | DuramenError) -> None:
-            answers = repeat(answer) if isinstance(answer, DuramenError) else answer
-            for (_, _, done), response in zip(taken, answers, strict=False):
-                done(response)  # which may have taken its next step
+        def answered(answer: Sequence[Any] | DuramenError) -> None:
+            answers = [answer] * len(steps) if isinstance(answer, DuramenError) else answer
+            at = 0
+            for one in taken:
+                one.done(answers[at : at + len(one.steps)])  # which may have taken its next steps
+                at += len(one.steps)
             self._busy.discard(shard)
             if self._steps[shard]:
                 self._take_steps(shard)
 
-        self._submit(shard, StepsTogether([command for _, command, _ in taken]), answered)
+        self._submit(shard, StepsTogether(steps), answered)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something after so many milliseconds."""

@@ -61,7 +61,7 @@ class StoredState(NamedTuple):
 EMPTY: Final = StoredState(-1, 0, 0)
 
 
-class LogRows:
+class LogRows(StateRows):
     """The rows of one generation of a log's state, by their keys."""
 
     def __init__(self, store: StateRows, log_id: int, generation: int) -> None:
@@ -80,6 +80,12 @@ class LogRows:
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `first <= key < end` in order."""
         return self._without_prefix(self._prefix + first, self._prefix + end)
+
+    def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
+        """For each key the first entry at or behind it, before `end`."""
+        skipped = len(self._prefix)
+        found = self._store.ceilings([*map(self._prefix.__add__, keys)], self._prefix + end)
+        return [None if row is None else (row[0][skipped:], row[1]) for row in found]
 
     def all(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All entries, or those behind a key."""

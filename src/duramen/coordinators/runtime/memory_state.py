@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from duramen.base.errors import DuramenError
+from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.applying import Done
@@ -13,7 +14,7 @@ from duramen.storage.log.log import Log
 __all__ = ["MemoryState", "NoRows"]
 
 
-class NoRows:
+class NoRows(StateRows):
     """The rows of a state in memory, which has none."""
 
     def get(self, key: bytes) -> bytes | None:

@@ -122,6 +122,13 @@ class RowState:
         except StorageFailed as error:
             raise self._damaged(error) from None
 
+    def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
+        """For each key the first entry at or behind it, before `end`. Raises as `get` does."""
+        try:
+            return self._rows().ceilings(keys, end)
+        except StorageFailed as error:
+            raise self._damaged(error) from None
+
     def _rows(self) -> LogRows:
         if not self._states.available:
             raise CoordinatorLoading("the rows are being restored")

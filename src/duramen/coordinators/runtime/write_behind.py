@@ -5,7 +5,7 @@ from heapq import merge
 from typing import Final
 
 from duramen.base.errors import StorageFailed
-from duramen.base.ports import ViewStore, Worker
+from duramen.base.ports import StateRows, ViewStore, Worker
 
 __all__ = ["WriteBehind"]
 
@@ -14,7 +14,7 @@ _Rows = dict[bytes, bytes | None]
 _Done = Callable[[], None]
 
 
-class WriteBehind:
+class WriteBehind(StateRows):
     """Rows over those of a store, and the only way to them. `damaged` is told where that cannot be written any more.
 
     What was read or put last is in memory, also that there is no such row: the same few are asked for again and again.

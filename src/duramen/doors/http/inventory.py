@@ -271,8 +271,11 @@ async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> T
 
 
 def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
-    given = (change.tenant, change.namespace, change.name)
-    return TopicPath(*(old if new is None else new for old, new in zip(path, given, strict=True)))
+    return TopicPath(
+        path.tenant if change.tenant is None else change.tenant,
+        path.namespace if change.namespace is None else change.namespace,
+        path.topic if change.name is None else change.name,
+    )  # fmt: skip
 
 
 async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesWish) -> MovedInfo:

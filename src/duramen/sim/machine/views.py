@@ -5,11 +5,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
 from duramen.base.errors import StorageFailed
+from duramen.base.ports import StateRows
 
 __all__ = ["MemoryStateStore", "MemoryViewStore"]
 
 
-class MemoryViewStore:
+class MemoryViewStore(StateRows):
     """Every batch since the last flush is kept apart, so that a crash can take the newest ones away."""
 
     def __init__(self) -> None:

@@ -1,0 +1,191 @@
+"""Steps of changes of topics: what they say, and many of them decided together on rows that are read at once. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.ports import StateRows
+from duramen.inventory.events import InventoryEvent, NameChanged, NamesChanged, PendingChange
+from duramen.inventory.name_rows import RowsReadAhead, changed_row
+from duramen.inventory.rows import (
+    NameRow,
+    Place,
+    dropped_key,
+    pending_key,
+    place_key,
+)
+
+__all__ = [
+    "AddAlias", "BeginChange", "BindName", "ChangeStep", "EndChange", "MoveWithin", "PlaceTopic", "RemoveAlias",
+    "RemoveTopic", "StepsTogether", "decide_together", "names_of", "subjects_of",
+]  # fmt: skip
+
+
+class BeginChange(NamedTuple):
+    """Mark the name of a topic or an alias; the response is its row before, and the change. For `kind` see there."""
+
+    namespace: int
+    name: bytes
+    kind: str
+    to_namespace: int = 0
+    to_name: bytes = b""
+    keep_alias: bool = False
+
+
+class MoveWithin(NamedTuple):
+    """As BeginChange of a move to another name of this shard. A topic that this shard has made is moved at once.
+
+    Then there is no response.
+    """
+
+    namespace: int
+    name: bytes
+    to_namespace: int
+    to_name: bytes
+    keep_alias: bool = False
+
+
+class BindName(NamedTuple):
+    """Give a topic a name that is marked, and counts once the topic's own shard says so."""
+
+    namespace: int
+    name: bytes
+    row: NameRow
+    pending: PendingChange
+
+
+class EndChange(NamedTuple):
+    """Nothing is under way with a name any more; its row is this, None: it is gone."""
+
+    namespace: int
+    name: bytes
+    row: NameRow | None
+    pending: PendingChange
+
+
+class PlaceTopic(NamedTuple):
+    """A topic that this shard has made has another name than `origin`, which may stay as an alias.
+
+    `ends`: this shard has the name `origin` too, and nothing is under way with that any more.
+    """
+
+    sequence: int
+    origin: Place
+    place: Place
+    keep_alias: bool = False
+    ends: bool = False
+
+
+class RemoveTopic(NamedTuple):
+    """A topic that this shard has made, and that has the name `origin`, is gone. Refused where it has aliases."""
+
+    sequence: int
+    origin: Place
+
+
+class AddAlias(NamedTuple):
+    """A topic that this shard has made has one more alias."""
+
+    sequence: int
+    namespace: int
+    name: bytes
+
+
+class RemoveAlias(NamedTuple):
+    """An alias is gone."""
+
+    sequence: int
+    namespace: int
+    name: bytes
+
+
+ChangeStep: TypeAlias = (
+    BeginChange | MoveWithin | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
+)  # fmt: skip
+
+
+class StepsTogether(NamedTuple):
+    """Steps of changes, no two of the same name or topic: the response has that of each, or why it is refused."""
+
+    steps: Sequence[ChangeStep]
+
+
+Decide = Callable[[ChangeStep, StateRows], tuple[Sequence[InventoryEvent], object]]
+
+
+def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
+    """The names of which a step changes the rows."""
+    if isinstance(step, BeginChange | BindName | EndChange):
+        return ((step.namespace, step.name),)
+    if isinstance(step, MoveWithin):
+        return (step.namespace, step.name), (step.to_namespace, step.to_name)
+    return (step.origin,) if isinstance(step, PlaceTopic) and step.ends else ()
+
+
+def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
+    """The names and the topic that a step is about."""
+    if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
+        return (step.sequence, *names_of(step))
+    return names_of(step)
+
+
+def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
+    """Rows in which what the steps ask for is read at once."""
+    found, keys = RowsReadAhead(rows), list[bytes]()
+    names, removed = defaultdict[int, list[bytes]](list), set[tuple[int, bytes]]()
+    for step in steps:
+        for place in names_of(step):
+            names[place[0]].append(place[1])
+        if isinstance(step, BeginChange | BindName):
+            continue
+        if isinstance(step, EndChange):
+            keys.append(pending_key(step.namespace, step.name))
+            if step.row is None:
+                removed.add((step.namespace, step.name))
+        elif isinstance(step, MoveWithin):
+            removed.add((step.namespace, step.name))
+        elif isinstance(step, PlaceTopic) and step.ends:
+            keys.append(pending_key(*step.origin))
+            removed.add(step.origin)
+        else:
+            keys.append(place_key(step.sequence))
+    found.read([*keys, *map(dropped_key, names)])
+    for namespace, some in names.items():
+        found.read_names(namespace, some, removed)
+    return found
+
+
+def decide_together(
+    steps: Sequence[ChangeStep], rows: StateRows, decide: Decide
+) -> tuple[list[InventoryEvent], object]:
+    """The events of steps, and their responses. What becomes of names is one event."""
+    known = _read_ahead(steps, rows)
+    made, names, responses = list[InventoryEvent](), list[NameChanged](), list[object]()
+    for step in steps:
+        try:
+            events, response = decide(step, known)
+        except CoordinatorLoading:
+            raise  # the rows cannot be read: no step is taken
+        except DuramenError as error:
+            responses.append(error)
+            continue
+        for event in events:
+            if isinstance(event, NameChanged):
+                names.append(event)
+            else:
+                made.append(event)
+        responses.append(response)
+    if names:
+        made.append(_names_changed(names, known))
+    return made, responses
+
+
+def _names_changed(names: Sequence[NameChanged], rows: StateRows) -> NamesChanged:
+    found, counts = list[tuple[int, bytes, bytes | None, bytes | None]](), defaultdict[int, int](int)
+    for one in names:
+        value, more = changed_row(rows, one.namespace, one.name, one.value)
+        found.append((one.namespace, one.name, value, one.pending))
+        if more:
+            counts[one.namespace] += more
+    return NamesChanged(found, [*counts.items()])
