@@ -57,7 +57,6 @@ from duramen.inventory.rows import (
     alias_key,
     current_place,
     dropped_key,
-    name_key,
     name_row,
     name_value,
     pending_key,
@@ -182,11 +181,19 @@ def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     if isinstance(command, SetTopicPolicies):
         return (_lock_of_topic(command.sequence),)
     if isinstance(command, CreateTopics | DropNamespace | SweepNamespace):
-        locks: Iterable[int] = range(_LOCKS)
-        if isinstance(command, CreateTopics) and command.total < _LEAST_OF_A_BLOCK:
-            locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
-        return tuple((command.namespace, lock, "names") for lock in locks)
+        return _keys_of_many(command)
     return tuple(_keys_of_step(command))
+
+
+def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tuple[Hashable, ...]:
+    locks: Iterable[int] = range(_LOCKS)
+    if isinstance(command, CreateTopics) and command.total < _LOCKS:
+        locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
+    found = [(command.namespace, lock, "names") for lock in locks]
+    if not isinstance(command, CreateTopics) or command.total >= _LEAST_OF_A_BLOCK:
+        # Blocks do not overlap: of two commands that are decided at once each would see that its names are alone.
+        found.append((command.namespace, 0, "blocks"))
+    return tuple(found)
 
 
 def _keys_of_step(step: ChangeStep) -> list[Hashable]:
@@ -307,7 +314,7 @@ class TopicShardState:
         if kind == "move" and (command.to_namespace, command.to_name) == (command.namespace, command.name):
             raise TopicExists(f"the topic is called {command.name.decode()} already")
         pending = PendingChange(kind, *row.key, command.to_namespace, command.to_name, command.keep_alias)
-        marked = row._replace(flags=row.flags | LEAVING)
+        marked = NameRow(row.flags | LEAVING, row.key)
         return [self._changed(command.namespace, command.name, marked, pending)], (row, pending)
 
     def _move_within(self, command: MoveWithin, rows: StateRows) -> _Decided:
@@ -336,7 +343,7 @@ class TopicShardState:
             if rows.get(pending_key(namespace, name)) == encode_pending(pending) or there == row:
                 return (), None
             raise _taken(name, there)
-        marked = row._replace(flags=row.flags | LEAVING)
+        marked = NameRow(row.flags | LEAVING, row.key)
         return [self._changed(namespace, name, marked, pending)], None
 
     def _end(self, command: EndChange, rows: StateRows) -> _Decided:
@@ -353,7 +360,7 @@ class TopicShardState:
         sequence, origin, place, keep_alias, ends = command
         if not ends:
             return self._place(command, rows)
-        value = rows.get(name_key(*origin))
+        value = value_of_name(rows, *origin)
         made, _ = self._place(command, rows, None if value is None else name_row(value, self._shard))
         key = TopicKey(self._shard, sequence)
         pending = PendingChange("move", *key, *place, keep_alias)

@@ -138,17 +138,18 @@ def split_name(key: bytes) -> tuple[int, bytes]:
 
 def name_value(row: NameRow, shard: int) -> bytes:
     """A name's row in a shard: short for the topics that the shard has made."""
-    sequence = row.key.sequence.to_bytes(SEQUENCE_BYTES, "big")
-    if not row.flags and row.key.shard == shard:
-        return sequence
-    return bytes((row.flags,)) + row.key.shard.to_bytes(3, "big") + sequence
+    flags, (home, sequence) = row
+    if not flags and home == shard:
+        return sequence.to_bytes(SEQUENCE_BYTES, "big")
+    return ((flags << 64) | (home << 40) | sequence).to_bytes(4 + SEQUENCE_BYTES, "big")
 
 
 def name_row(value: bytes, shard: int) -> NameRow:
     """What a name's row in a shard says."""
     if len(value) == SEQUENCE_BYTES:
         return NameRow(0, TopicKey(shard, int.from_bytes(value, "big")))
-    return NameRow(value[0], TopicKey(int.from_bytes(value[1:4], "big"), int.from_bytes(value[4:], "big")))
+    number = int.from_bytes(value, "big")
+    return NameRow(number >> 64, TopicKey((number >> 40) & 0xFFFFFF, number & LARGEST_SEQUENCE))
 
 
 class Block(NamedTuple):
