@@ -152,7 +152,8 @@ class TopicMoves:
 class _MovesTogether:
     """Moves with names of their own: none begins or ends where another does.
 
-    All leave one namespace for the same one. `done` gets why each did not come to pass, or None. The steps are those of `Change`, which sees to what is refused.
+    All leave one namespace for the same one. `done` gets why each did not come to pass, or None. The steps are those of
+    `Change`, which sees to what is refused.
     """
 
     def __init__(
@@ -281,7 +282,7 @@ class _MovesTogether:
         self._change(number).unbind(error)
 
     def _own(self, placed: dict[int, Any]) -> None:
-        """The records of the topics belong to the new namespace, while the first names show that a change is under way."""
+        """The records belong to the new namespace from now on; the first names still show that a change is under way."""
         left, told = len(placed), dict[int, Any]()
 
         def answered(number: int, answer: object) -> None:
