@@ -1,1 +1,1 @@
-"""What every layer may use: ids, units, errors, settings, ports. Imports nothing of Duramen but itself."""
+"""Foundations of every layer: ids, units, errors, settings, ports. Imports nothing else of Duramen."""

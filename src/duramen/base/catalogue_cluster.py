@@ -1,4 +1,4 @@
-"""The settings of a cluster: heartbeats, sessions, leaderships and catch-up; `catalogue` includes them."""
+"""The settings of a cluster: heartbeats, sessions, leadership and catch-up; `catalogue` includes them."""
 
 from typing import Final
 

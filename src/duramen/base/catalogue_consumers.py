@@ -1,4 +1,4 @@
-"""The settings of groups of the consumer protocol (KIP-848), as data; `catalogue` has them with all others."""
+"""The settings of groups of the consumer protocol (KIP-848), as data; `catalogue` includes them."""
 
 from typing import Final
 

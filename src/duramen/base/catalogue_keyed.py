@@ -1,4 +1,4 @@
-"""The settings of keyed streams, and which configs of a stream contradict them."""
+"""The settings of keyed streams, and the configs of a stream that conflict with them."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""The settings of queue spaces, and which configs of a stream contradict them."""
+"""The settings of queue spaces, and the configs of a stream that conflict with them."""
 
 import re
 from collections.abc import Mapping

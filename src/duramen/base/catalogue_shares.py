@@ -1,4 +1,4 @@
-"""The settings of share groups (KIP-932), as data; `catalogue` has them with all others."""
+"""The settings of share groups (KIP-932), as data; `catalogue` includes them."""
 
 from typing import Final
 

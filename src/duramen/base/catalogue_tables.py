@@ -1,4 +1,4 @@
-"""The settings that make a stream a table, as data, and how they fit together; `catalogue` has them with all others."""
+"""The settings of streams with a table, as data, and their consistency checks; `catalogue` includes them."""
 
 from collections.abc import Mapping
 from typing import Final

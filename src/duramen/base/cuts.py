@@ -1,8 +1,8 @@
-"""Where a vector over partitions is cut so that it has each transaction wholly or not at all. Pure.
+"""Cuts over partitions that contain each transaction entirely or not at all. Pure.
 
-A record of a transaction counts at its commit marker (docs/adr/transactions-in-spark.md). A *cut*, an end for every
-partition, is sound where no transaction has a marker before the end of one partition and another marker, that is there
-or to come, at or behind the end of another.
+A record of a transaction counts at its commit marker (docs/adr/transactions-in-spark.md). A *cut* is an end offset for
+every partition. It is sound if no transaction has one marker before the end of a partition and another marker, present
+or future, at or after the end of another partition.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
-"""What has to happen at a time: a heap of deadlines that somebody else's clock fires.
+"""A heap of deadlines, which the caller's clock fires.
 
-Nothing here looks at a clock or waits. The node's event loop, a test or a simulator asks for the next
-deadline and calls `fire` when it has come.
+Nothing here looks at a clock or waits. The node's event loop, a test or a simulator asks for the next deadline and
+calls `fire` when that time comes.
 """
 
 import heapq

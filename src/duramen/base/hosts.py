@@ -1,4 +1,4 @@
-"""How an address is written."""
+"""Formatting of host and port addresses."""
 
 __all__ = ["host_port"]
 

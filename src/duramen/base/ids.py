@@ -1,7 +1,7 @@
-"""Ids that outlive a process, as values. Pure: randomness is handed in.
+"""Ids that outlive a process, as values. Pure: the caller passes randomness.
 
-A topic id has 128 bits, as Kafka's (KIP-516), laid out as a version 8 UUID (RFC 9562) in which the top
-20 bits name the metadata shard that owns the id, so that an id alone can be routed:
+A topic id has 128 bits like Kafka's (KIP-516) and is a version 8 UUID (RFC 9562). Its top 20 bits name the metadata
+shard that owns the id, so that a request can be routed by the id alone:
 
     bits 127..108   shard (0 until there are several)
     bits 107..80    random

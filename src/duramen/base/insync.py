@@ -1,4 +1,7 @@
-"""How many replicas have to be in sync: one rule for controller and replicas, which do not import each other. Pure."""
+"""The required number of in-sync replicas: one rule for the controller and for replicas. Pure.
+
+Pure.
+"""
 
 from typing import Final
 

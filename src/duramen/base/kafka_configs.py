@@ -1,7 +1,7 @@
-"""The configs of Apache Kafka's brokers by the type of their values: of version 4.4, its authorizer's, and quotas.
+"""The broker configs of Apache Kafka 4.4, its authorizer and quotas, by the type of their values.
 
-Only names and types: what of them is a setting here is in the catalogue, and this says what else Kafka's tools may set.
-Kafka lists them in `AbstractKafkaConfig`, `QuotaConfig` and `StandardAuthorizer`.
+Names and types only, so that Kafka's tools can set configs that Duramen does not have; Duramen's own settings are in
+the catalogue. Kafka lists these in `AbstractKafkaConfig`, `QuotaConfig` and `StandardAuthorizer`.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
-"""The leader-epoch cache of a log, and the rule for where two histories part. Pure.
+"""The leader-epoch cache of a log, and the rule for where two histories diverge. Pure.
 
-Kafka's leader-epoch cache (KIP-101, KIP-279), with the leader's id beside the epoch: it tells who ordered what. An end,
-(epoch of the last record, offset behind it), names a whole history. Where two histories part is found from the epochs
-alone: who is asked names the end of the newest epoch that it shares (`diverging`), who asked cuts to it (`truncation`),
-and both do that again until nothing diverges. The quorum's log and the logs of partitions follow this rule (over Fetch:
-KIP-595).
+This is Kafka's leader-epoch cache (KIP-101, KIP-279) with the leader's id beside the epoch. The pair (epoch of the last
+record, offset after it) identifies a whole history. The divergence is found from epochs alone: the leader returns the
+end of the newest epoch that both logs share (`diverging`), the follower truncates to it (`truncation`), and both repeat
+that until nothing diverges. The metadata log and partition logs follow this rule (over Fetch: KIP-595).
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""How memory.limit.bytes is shared out. Pure arithmetic."""
+"""The division of memory.limit.bytes among its users. Pure arithmetic."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms as plain objects: an increment is an addition to an attribute, nothing more.
+"""Counters, gauges and histograms as plain objects: an increment adds to an attribute and does nothing else.
 
-The instruments know no exposition format; the HTTP door renders them. What costs memory or time to keep up to date is
-computed when somebody asks. Every metric there is stands in the catalogue below, from which the docs are written.
-Names follow Prometheus: base units, `_total` on counters.
+The instruments know no exposition format; the HTTP door renders them. Values that cost memory or time to keep up to
+date are computed on request. The catalogue below has every metric, and the docs are generated from it. Names follow
+Prometheus: base units, `_total` on counters.
 """
 
 from bisect import bisect_left

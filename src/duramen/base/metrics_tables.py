@@ -1,4 +1,4 @@
-"""The metrics of `duramen table run`, as data: it has an address of its own for them, and no node has them."""
+"""The metrics of `duramen table run` as data. It serves them at an address of its own; nodes do not have them."""
 
 from typing import Final
 

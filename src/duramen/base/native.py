@@ -1,4 +1,4 @@
-"""Whether the native package is installed: `duramen_native`, which does what its Python twins do, faster."""
+"""Detects the native package `duramen_native`, whose functions are faster versions of their Python twins."""
 
 from functools import cache
 from typing import Final

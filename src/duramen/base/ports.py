@@ -1,12 +1,11 @@
-"""What the layers from storage to broker ask of the outside: files, workers, clocks, randomness, views.
+"""The ports that the layers from storage to broker need: files, workers, clocks, randomness, views.
 
-`host` implements these with the real thing, `duramen.sim` in memory; both pass tests/ports, one
-conformance suite a port.
+`host` implements them with the real thing, `duramen.sim` in memory. Both pass tests/ports, which has one conformance
+suite per port.
 
-Calls marked *plain* cannot block for long and are made where the caller runs. Calls marked *blocking* may wait
-for a disk: storage makes them only inside a job that it hands to a `Worker`, whose completion comes back as an
-event on the caller's side. A job that is known to be short may be run by the `Worker` at once. A job touches
-nothing but files and what was handed to it.
+Calls marked *plain* cannot block for long and run in the caller's thread. Calls marked *blocking* may wait for a disk:
+storage makes them only inside a job that it hands to a `Worker`, whose completion comes back as an event on the
+caller's side. The `Worker` may run a short job at once. A job touches nothing but files and its arguments.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who sends a request."""
+"""The principal that sends a request."""
 
 from typing import Final, NamedTuple
 

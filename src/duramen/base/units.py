@@ -1,4 +1,4 @@
-"""Sizes and times as people write them: `1GiB`, `64 KiB`, `7d`, `500ms`. Pure functions on text and numbers."""
+"""Sizes and durations as users write them: `1GiB`, `64 KiB`, `7d`, `500ms`. Pure functions on text and numbers."""
 
 import re
 from datetime import UTC, datetime

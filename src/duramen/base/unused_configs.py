@@ -1,6 +1,6 @@
-"""What Kafka's brokers can be told and a node has nothing for: most is kept and shown, some is refused.
+"""Broker configs of Kafka without a counterpart in a node: most are stored and shown, some are refused.
 
-Nothing secret is kept, and nothing that promises safety is accepted where nobody keeps the promise.
+Secrets are never stored, and a config that promises safety is refused if nothing enforces it.
 """
 
 import re

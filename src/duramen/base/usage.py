@@ -1,4 +1,7 @@
-"""What a node takes of its machine and what is left. Here, because the HTTP door is imported once a node is ready."""
+"""Resource use of a node and what is left of its machine.
+
+Separate, because the HTTP door is imported once a node is ready.
+"""
 
 from typing import NamedTuple
 
