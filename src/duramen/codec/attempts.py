@@ -1,11 +1,10 @@
-"""Names of the transactions in which Spark's task attempts write, and of the query that decides about them. Pure.
+"""Transactional ids of Spark task attempts, and of the query whose batches they belong to. Pure.
 
     query    __spark/<query>
     attempt  __spark/<query>/<run>/<batch>/<partition>/<attempt>
 
-The prefix is reserved: such a transactional id is ended by the decision on its batch, not by who writes in it. All
-names of a query are kept where the query's own name is: one node coordinates them, and one log says in which order they
-changed.
+The prefix is reserved. The decision on a batch ends such a transaction, not the producer that writes in it. All ids of
+a query belong to the coordinator partition of the query's own name, so that one log orders their changes.
 """
 
 from typing import Final, NamedTuple

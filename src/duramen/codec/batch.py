@@ -1,4 +1,4 @@
-"""Record batches v2, the unit on the wire, on disk and in replication. Big-endian, as Kafka's protocol has them.
+"""Record batches v2, the unit on the wire, on disk and in replication. Big-endian, as in Kafka's protocol.
 
      0  int64   base offset            stamped by the leader; outside the CRC
      8  int32   length                 of everything after this field

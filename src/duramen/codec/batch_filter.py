@@ -1,7 +1,7 @@
-"""A record batch with some of its records gone: where its records lie, and the batch built again of those that stay.
+"""Removes records from a batch: finds the records, and builds the batch again from those that stay.
 
-What stays keeps its offset and its timestamp, and the batch its base offset, last offset delta, producer, sequence,
-epoch and codec. Records are copied as they are; only their keys are looked at, values and headers are stepped over.
+Remaining records keep their offset and timestamp. The batch keeps its base offset, last offset delta, producer,
+sequence, epoch and codec. Records are copied unchanged; only keys are read, values and headers are skipped.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""Building one record batch, record by record, of records that came at the same moment. Pure.
+"""Builds one record batch, record by record, from records that arrived at the same time. Pure.
 
-`codec.batch.encode_record` is the reference; this is the same, faster where records are many and small: headers
-come encoded, because most records of a source share them, and small varints come from a table.
+`codec.batch.encode_record` is the reference. This is faster for many small records: headers are passed encoded, because
+most records of a source share them, and small varints come from a table.
 """
 
 from collections.abc import Iterable

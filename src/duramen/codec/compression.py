@@ -1,8 +1,8 @@
 """Kafka's compression codecs by number: 0 none, 1 gzip, 2 snappy, 3 lz4 (frames), 4 zstd.
 
-Snappy comes in two forms: raw (librdkafka) and in the framing of the Java library that Kafka uses
-(16 bytes of header, then blocks, each behind its length); both are read, the framed one is written.
-Decompression never makes more than it is allowed to, whatever a batch claims.
+Snappy has two forms: raw (librdkafka), and the framing of the Java library that Kafka uses (a header of 16 bytes, then
+blocks, each after its length). Both are read, the framed one is written. Decompression never exceeds the caller's
+bound, whatever a batch claims.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli, RFC 3720), which Kafka's batches, our write-ahead log and our indexes use."""
+"""CRC-32C (Castagnoli, RFC 3720) of Kafka's batches, the write-ahead log and the indexes."""
 
 from fastcrc.crc32 import iscsi
 

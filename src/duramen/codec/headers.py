@@ -1,4 +1,4 @@
-"""Looking for records by their headers in a whole batch, without making an object of every record. Pure."""
+"""Finds records by their headers in a whole batch, without an object per record. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""JetStream's answers to a publisher: the acknowledgement and the error, as JSON. Pure bytes.
+"""JetStream's responses to a publisher: the acknowledgement and the error, as JSON. Pure bytes.
 
     {"stream": "flights", "seq": 8, "partition": 0, "offset": 7}          "duplicate": true where it is one
     {"error": {"code": 400, "err_code": 10054, "description": "…"}, "stream": "flights", "seq": 0}

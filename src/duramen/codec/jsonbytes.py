@@ -1,4 +1,4 @@
-"""Bytes in JSON: text where they are UTF-8, `{"base64": "…"}` where they are not, null where there are none. Pure."""
+"""Bytes in JSON: text if they are UTF-8, otherwise `{"base64": "…"}`; null for none. Pure."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Markers: the control batches that end a transaction in a partition, of one record each.
+"""Markers: control batches of one record that end a transaction in a partition.
 
     key     int16 version (0), int16 type: 0 aborts, 1 commits
     value   int16 version (0), int32 coordinator epoch, and of ours behind it:

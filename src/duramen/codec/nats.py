@@ -1,4 +1,4 @@
-"""The NATS client protocol, bytes to events and commands to bytes; nothing here reads a socket.
+"""The NATS client protocol: bytes to events, commands to bytes. Nothing here reads a socket.
 
 A line ends with CR LF. What a server sends:
 

@@ -1,4 +1,4 @@
-"""Which partition a record belongs to: Kafka's rule for keys, so that every client agrees. Pure.
+"""The partition of a record: Kafka's rule for keys, so that every client selects the same one. Pure.
 
 Murmur2 with Kafka's seed, its sign bit cleared, modulo the count of partitions (Java's producer, and librdkafka
 with `partitioner=murmur2_random`).

@@ -1,7 +1,7 @@
-"""Batches of plain records, read without an object for each record.
+"""Reads batches of plain records without an object per record.
 
-Those of a value and nothing else are what `codec.batch.encode` makes of values that all have one timestamp: of events,
-of which a start reads tens of thousands. Those of a key and a value are what most producers write.
+`codec.batch.encode` writes batches of values only, all with one timestamp; events are stored so, and a start reads tens
+of thousands of them. Most producers write batches of keys and values.
 """
 
 from typing import Final

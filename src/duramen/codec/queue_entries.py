@@ -1,7 +1,7 @@
-"""Entries of a queue as record batches, as clients send and get them. Pure but for the native package.
+"""Entries of a queue as record batches, as clients send and receive them. Pure except for the native package.
 
-A record's key is the queue's name. `duramen-queue-key` is the entry's own key; `duramen-queue-version`, in answers, the
-version of an entry that was edited.
+A record's key is the queue's name. The header `duramen-queue-key` is the entry's own key; in responses
+`duramen-queue-version` is the version of an edited entry.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Control batches of the metadata log, of one record each, as Apache Kafka's KRaft has them.
+"""Control batches of the metadata log, of one record each, as in Apache Kafka's KRaft.
 
     key     int16 version (0), int16 type
     value   2  LeaderChange   int16 version (1), the leader, the voters that it leads, those that voted for it

@@ -1,4 +1,4 @@
-"""A page of a snapshot as bytes: record batches, and which of their records are shown. Pure but for the native package.
+"""A page of a snapshot as bytes: record batches, and a bit for each visible record. Pure except for the native package.
 
 0  bytes   DURPAG01
 8  int64   first offset            records before it are not of this page

@@ -1,4 +1,4 @@
-"""Variable-length integers of Kafka's protocol: base 128, low groups first; signed ones zigzag (as Protocol Buffers).
+"""Variable-length integers of Kafka's protocol: base 128, low groups first; signed ones use zigzag (Protocol Buffers).
 
 Readers return `(value, next position)` and raise ValueError for a varint that is cut off or has more than 64 bits.
 """

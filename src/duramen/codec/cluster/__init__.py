@@ -1,1 +1,1 @@
-"""What nodes of a cluster say to each other: bytes <-> values."""
+"""Messages between nodes of a cluster: bytes <-> values."""

@@ -1,4 +1,4 @@
-"""Requests of one connection that wait for their answers, by number. Pure."""
+"""Requests of one connection that wait for their responses, by number. Pure."""
 
 from collections.abc import Callable
 from typing import Final

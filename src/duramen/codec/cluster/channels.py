@@ -1,7 +1,7 @@
-"""What connections between nodes are for, and what is said on them.
+"""The purposes of connections between nodes, and the subjects of their frames.
 
-There is a connection for each purpose, so that megabytes of records never stand before a vote: each has buffers of its
-own, in both kernels too.
+Each purpose has its own connection, so that a vote never waits behind megabytes of records. Each has its own buffers,
+also in both kernels.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""What nodes say while they form a cluster, as MessagePack: an array for each message, its number first.
+"""Messages of nodes that form a cluster, as MessagePack: an array per message, with its number first.
 
-`doors/cluster/formation` makes of them what `raft/forming` knows.
+`doors/cluster/formation` converts them to the values of `raft/forming`.
 """
 
 from typing import Annotated, Final

@@ -2,7 +2,7 @@
 
     uint32 size of the body, uint8 kind, uint8 subject, uint32 number, the body
 
-An answer has the number and the subject of its request; what wants no answer has the number 0.
+A response has the number and the subject of its request. A message without a response has the number 0.
 """
 
 import struct

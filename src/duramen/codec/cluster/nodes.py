@@ -1,4 +1,4 @@
-"""Where the voters are, as a node tells whoever connects: MessagePack, an array of node ids and addresses."""
+"""Voter addresses, which a node sends to each peer that connects: a MessagePack array of ids and addresses."""
 
 from typing import Annotated, Final
 

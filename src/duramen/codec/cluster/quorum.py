@@ -1,7 +1,7 @@
-"""What replicas of the quorum say to each other, as MessagePack.
+"""Messages between replicas of the quorum, as MessagePack.
 
-An array for each message: its number, then its fields in the order below. The values are checked here as to what they
-are and how large they may be, nothing more. `doors/cluster/quorum` makes of them what the quorum knows.
+An array per message: its number, then its fields in the order below. Types and sizes of values are checked here,
+nothing else. `doors/cluster/quorum` converts them to the messages of `raft`.
 """
 
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""Kafka's error numbers (https://kafka.apache.org/protocol#protocol_error_codes), those that a client may meet."""
+"""Kafka's error numbers that a client may receive (https://kafka.apache.org/protocol#protocol_error_codes)."""
 
 from enum import IntEnum
 

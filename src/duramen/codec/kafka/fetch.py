@@ -1,4 +1,4 @@
-"""Fetch, by hand: the response is made in pieces between which the records' bytes go out untouched.
+"""Fetch, coded by hand: the response is made in pieces, between which the records' bytes are sent untouched.
 
     request   int32 replica id (to 14), int32 max wait (ms), int32 min bytes, int32 max bytes, int8 isolation level,
               int32 session id and epoch (7+), array of topics: string name or, from 13, uuid, array of partitions:

@@ -1,7 +1,8 @@
-"""The Produce request that comes most often: one batch for one partition, which may be appended as it is.
+"""Fast path for the most frequent Produce request: one batch for one partition, ready to append.
 
-It is decoded and its batch is checked in one call, by the native package where that is installed. Whatever is unusual
-(transactions, several partitions, tagged fields, damage) is None here and goes the ordinary way, which knows why.
+One call decodes the request and checks its batch, in the native package if it is installed. Anything unusual
+(transactions, several partitions, tagged fields, damage) returns None and takes the ordinary path, which finds the
+reason.
 """
 
 import struct

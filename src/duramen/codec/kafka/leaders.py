@@ -1,4 +1,4 @@
-"""Who leads now, in answers that say that somebody else does (KIP-951): tagged fields of Produce 10 and Fetch 16."""
+"""The current leader in responses of a node that does not lead (KIP-951): tagged fields of Produce 10 and Fetch 16."""
 
 import struct
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What consumers of a group say to each other through the broker: subscriptions and assignments. Pure.
+"""Messages between consumers of a group through the broker: subscriptions and assignments. Pure.
 
 int16 version, then the message; what newer versions add stands behind and may be left unread
 https://kafka.apache.org/protocol (ConsumerProtocolSubscription, ConsumerProtocolAssignment)

@@ -1,4 +1,4 @@
-"""The messages of every API but Produce and Fetch, by API number: compiled from `tables`."""
+"""The messages of every API except Produce and Fetch, by API number: compiled from `tables`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

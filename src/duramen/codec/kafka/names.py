@@ -1,4 +1,4 @@
-"""Kafka's names of APIs and errors, as people write them."""
+"""Kafka's names of APIs and errors, as users write them."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Produce, by hand: its batches are never copied, and a request with one record costs about a microsecond to read.
+"""Produce, coded by hand: batches are never copied, and reading a request with one record takes about a microsecond.
 
     request   nullable string transactional id (3+), int16 acks, int32 timeout (ms), array of topics:
               string name, array of partitions: int32 index, nullable bytes records

@@ -1,4 +1,4 @@
-"""Messages from tables: a schema is text, one field a line, and is compiled once for each version that is used.
+"""Messages from tables: a schema is text with one field per line, compiled once for each version in use.
 
 A line: indentation (two blanks a level), name, type, and then, in any order, versions (`5+`, `0-7`, `3`), `tag N`,
 `= default`, `once` (a broker leaves out an array's element that is there again, byte for byte: an answer for each

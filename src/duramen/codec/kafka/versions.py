@@ -1,4 +1,4 @@
-"""Which APIs there are: numbers, the versions that are implemented, and the first flexible version. Data only."""
+"""The implemented APIs: numbers, versions, and the first flexible version of each. Data only."""
 
 from collections.abc import Mapping
 from enum import IntEnum

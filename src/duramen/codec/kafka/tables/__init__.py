@@ -1,1 +1,1 @@
-"""The messages' tables by what they are about; the notation is that of `schema`. Data only."""
+"""The messages' tables by subject, in the notation of `schema`. Data only."""

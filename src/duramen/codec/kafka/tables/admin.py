@@ -1,4 +1,4 @@
-"""Topics, configs and what else an operator changes. Data only; the notation is that of `schema`."""
+"""Topics, configs and other admin requests. Data only, in the notation of `schema`."""
 
 from typing import Final
 

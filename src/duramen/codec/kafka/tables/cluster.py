@@ -1,4 +1,4 @@
-"""Leaders, replicas, nodes and the quorum, as an operator changes them. Data only; the notation is that of `schema`."""
+"""Admin requests about leaders, replicas, nodes and the quorum. Data only, in the notation of `schema`."""
 
 from typing import Final
 

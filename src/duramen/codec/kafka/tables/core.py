@@ -1,4 +1,7 @@
-"""What every client asks first: versions, the cluster, topics, offsets. Data only; the notation is that of `schema`."""
+"""The first requests of every client: versions, the cluster, topics, offsets.
+
+Data only, in the notation of `schema`.
+"""
 
 from typing import Final
 
