@@ -1,1 +1,1 @@
-"""The ports with real files, threads and clocks. Imported by `node` and `testing` only."""
+"""The ports with real files, threads and clocks. Only `node` and `testing` import it."""

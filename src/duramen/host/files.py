@@ -1,8 +1,8 @@
 """The FileSystem port on a real directory: Linux, and macOS for development.
 
-macOS has no preadv2(RWF_NOWAIT), fdatasync, posix_fallocate or posix_fadvise: nothing is read from memory without a
-thread, files are not preallocated but only made as long, memory keeps what it likes, and a sync is
-fcntl(F_FULLFSYNC), see fcntl(2) and fsync(2) there.
+macOS lacks preadv2(RWF_NOWAIT), fdatasync, posix_fallocate and posix_fadvise. There every read uses a thread, files are
+extended instead of preallocated, the page cache is not trimmed, and a sync is fcntl(F_FULLFSYNC); see fcntl(2) and
+fsync(2).
 """
 
 import contextlib

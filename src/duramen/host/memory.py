@@ -1,4 +1,4 @@
-"""How much memory the process holds, and how the C library keeps what was given back."""
+"""The memory of the process, and how the C library retains freed memory."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The ports ViewStore and StateStore on RocksDB. The only module that knows the binding."""
+"""The ports ViewStore and StateStore on RocksDB. The only module that imports the binding."""
 
 import os
 import shutil

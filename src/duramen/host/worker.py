@@ -1,4 +1,4 @@
-"""The Worker port on threads: for syncs, for everything that writes segments, for rows, and a few for cold reads."""
+"""The Worker port on threads: for syncs, for writes to segments, for rows, and a few for cold reads."""
 
 import asyncio
 import ctypes
