@@ -1,4 +1,4 @@
-"""The log on disk: one write-ahead log for all logs of a node, their segments, and what recovers them.
+"""The log on disk: the write-ahead log that all logs of a node share, their segments, and recovery.
 
-Reaches the disk only through `base.ports`; knows no thread, no event loop and no clock.
+Reaches the disk only through `base.ports`; imports no threads, event loop or clock.
 """

@@ -1,8 +1,8 @@
-"""The node checkpoint: what every log is, up to which position, and from where the WAL has to be replayed.
+"""The node checkpoint: the state of every log, its synced position, and where the replay of the WAL starts.
 
 A file `checkpoint-<number>`: 8 bytes "DURCHKP1", uint32 CRC-32C of everything after it, uint32 format, and a
-MessagePack array (`NodeCheckpoint`). The two newest are kept, and the WAL that the older one needs, so that losing
-either generation loses nothing.
+MessagePack array (`NodeCheckpoint`). The two newest are kept, with the WAL that the older one needs, so that the loss
+of either generation loses nothing.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Whether the storage of a node takes writes, and who hears of that. Plain."""
+"""Whether the storage of a node accepts writes, and the listeners of that state. Plain."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""A log whose batches others order, on the node's storage: the metadata log of the quorum, and those of partitions."""
+"""A log on the node's storage whose batches another node orders: the metadata log, and logs of partitions."""
 
 from collections.abc import Callable
 

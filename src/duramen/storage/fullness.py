@@ -1,7 +1,7 @@
-"""When appends begin to be refused because the disk is full, and when they go on: each is told once. Pure.
+"""Decides when a full disk makes appends fail and when they continue; reports each change once. Pure.
 
-A disk that is almost full takes small batches and refuses large ones by turns. So appends go on where none has been
-refused for a while and either nothing lacks space any more or a batch has been written since.
+An almost full disk accepts small batches and refuses large ones, alternating. So appends continue only after a while
+without a refusal, and if nothing lacks space any more or a batch has been written since.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Helpers over the file port that several parts of storage share."""
+"""Helpers over the file port, shared by several parts of storage."""
 
 import errno
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""The FileSystem port over another, without anything that changes files: for reading a directory that may be damaged.
+"""A read-only FileSystem port over another one: for reading a directory that may be damaged.
 
-What the disk cannot read comes as zeros, which no CRC takes for sound.
+Unreadable bytes are returned as zeros, which no CRC accepts.
 """
 
 import errno

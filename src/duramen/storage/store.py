@@ -1,6 +1,6 @@
-"""The storage of one node: its logs, and everything that is done to them, as the broker sees it.
+"""The storage of one node: its logs and all operations on them; the interface to the broker.
 
-Nothing here waits: completions come back through the worker, times through `Deadlines`.
+Nothing here waits: completions come through the worker, times through `Deadlines`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,1 +1,1 @@
-"""How batches get into logs."""
+"""Appends of batches to logs."""

@@ -1,7 +1,7 @@
-"""How batches get into logs: checked, and written in the order in which they come (`batch_writer`).
+"""Appends batches to logs: checks them and writes them in the order in which they arrive (`batch_writer`).
 
-One that does not fit (the WAL at its bound, memory at its limit, a log that is held) waits, and those behind it with
-it; it is refused only when the disk is full or has failed.
+A batch waits if the write-ahead log is at its bound, memory is at its limit, or its log is held; later batches wait
+behind it. It is refused only if the disk is full or has failed.
 """
 
 from collections.abc import Callable, Iterable, Sequence

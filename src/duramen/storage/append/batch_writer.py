@@ -1,4 +1,4 @@
-"""How a batch is written: it gets its offset and epoch, and goes into the active segment and the write-ahead log."""
+"""Writes one batch: assigns offset and leader epoch, adds it to the active segment and to the write-ahead log."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,7 @@
-"""Appends to logs in bulk that wait for their segments to be synced.
+"""Bulk appends to logs, which wait until their segments are synced.
 
-What a follower far behind is sent is written once, straight to its segments, and synced in pieces: the
-write-ahead log, which makes small appends durable soon, would only have the disk write all of it twice.
+Batches for a follower that is far behind are written once, directly to its segments, and synced in pieces. The
+write-ahead log makes small appends durable quickly; here it would only make the disk write everything twice.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Leaderships of other nodes in a log that follows them: entered before the first batch that they ordered."""
+"""Leaderships of other nodes in a followed log, recorded before the first batch of each."""
 
 from collections.abc import Callable, Iterator
 

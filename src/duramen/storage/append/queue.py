@@ -1,4 +1,4 @@
-"""What waits to be appended, for room or until a log is released, in the order in which it goes on. Pure."""
+"""The queue of appends that wait for room or for a held log, in the order in which they continue. Pure."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Offsets of a log in memory, reserved ahead: a crash takes its records, and none of their offsets is given again.
+"""Offsets reserved ahead for a log in memory, so that a crash loses its records but never reuses an offset.
 
-So what a consumer group has committed stays right: it lies before the log's new start, and never within new records.
-A reservation is a checkpoint entry whose start lies ahead of the log's end; a crash makes it the log's start and end.
-A clean stop gives back what is left of it. Pure.
+Committed offsets of consumer groups therefore stay valid: they lie before the log's new start, never within new
+records. A reservation is a checkpoint entry with a start beyond the log's end; after a crash the log starts and ends
+there. A clean stop returns the unused part. Pure.
 """
 
 from collections.abc import Iterable

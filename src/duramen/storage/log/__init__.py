@@ -1,1 +1,1 @@
-"""A log: its segments, producers, transactions, and what the checkpoint keeps of it."""
+"""A log: segments, producers, transactions, and its state in the checkpoint."""

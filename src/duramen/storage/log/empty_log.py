@@ -1,6 +1,6 @@
-"""The files of a log that has no records: empty, but they say whose log it is and where it ends.
+"""The empty files of a log without records, which record the log's identity and its end offset.
 
-Only the checkpoints say so otherwise; without them the log's offsets would begin at 0 again. Blocking.
+Otherwise only the checkpoints have the end offset; without them the log would start at 0 again. Blocking.
 """
 
 from duramen.base.ports import FileSystem

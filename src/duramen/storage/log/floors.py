@@ -1,4 +1,4 @@
-"""The floors of a log, by name: one list, from which retention and compaction take their bounds."""
+"""The floors of a log by name: the one list that bounds retention and compaction."""
 
 from typing import Final
 

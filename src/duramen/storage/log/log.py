@@ -1,4 +1,4 @@
-"""One log: its offsets, segments, leaderships and producers. State and questions about it; the store acts on it."""
+"""One log: offsets, segments, leaderships, producers. It holds state and answers questions; the store acts on it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping

@@ -1,8 +1,8 @@
-"""What a log knows of idempotent producers: for each id its epoch and its last five batches (KIP-98). Pure.
+"""Idempotent producers of a log: the epoch and the last five batches of each producer id (KIP-98). Pure.
 
-A log also keeps its *forgotten id*, the highest id of a producer that it has forgotten. A producer above it that the
-log does not know has written nothing yet, so its first batch has sequence 0. Up to it nobody can tell: any sequence is
-taken.
+A log also keeps its *forgotten id*, the highest producer id that it has forgotten. An unknown producer above it has
+written nothing yet, so its first batch must have sequence 0. For an unknown producer up to it any sequence is accepted,
+because the log cannot tell.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""The readers' side of a log: which whole batches answer a read, and where they lie.
+"""The readers' view of a log: the whole batches that answer a read, and where they lie.
 
-Nothing here reads a file: what is not in memory comes back as `Blocked`, and then the same call is made again.
+Nothing here reads a file. If data is not in memory, a call returns `Blocked` and is repeated later.
 """
 
 from bisect import bisect_right

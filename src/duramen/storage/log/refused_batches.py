@@ -1,9 +1,9 @@
-"""Batches of idempotent producers that were refused and will be sent again: nothing behind them is taken before them.
+"""Refused batches of idempotent producers that will be sent again; later batches are refused until then.
 
-Of a producer that a log does not know, any sequence may be taken (see `producers`), so that a batch which follows a
-refused one would be, and the refused one never again. Of one that it knows, sequences say so themselves; but they are
-answered with OUT_OF_ORDER_SEQUENCE_NUMBER, on which librdkafka raises its epoch and sends again whatever is not
-acknowledged, also what was appended. A retriable error has the client send all of them again in their order. Pure.
+For a producer that a log does not know, any sequence may be accepted (see `producers`). A batch after a refused one
+would then be accepted, and the refused one never again. For a known producer the sequences show the gap, but the answer
+OUT_OF_ORDER_SEQUENCE_NUMBER makes librdkafka raise its epoch and resend every unacknowledged batch, also appended ones.
+A retriable error makes the client resend all of them in order. Pure.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""What the checkpoint keeps of a log. Pure."""
+"""The state of a log in the checkpoint. Pure."""
 
 import msgspec
 

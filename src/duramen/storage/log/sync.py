@@ -1,4 +1,4 @@
-"""Making segments durable: their index entries, their bytes, and the names of new files."""
+"""Makes segments durable: index entries, bytes, and the names of new files."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

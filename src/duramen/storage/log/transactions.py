@@ -1,8 +1,8 @@
-"""What a log knows of transactions: which are open in it, where, and which ended in an abort (KIP-98). Pure.
+"""The transactions of a log: open ones with their first offsets, and aborted ones (KIP-98). Pure.
 
-A transaction is *open* from its first batch to its marker, and unstable until its marker is below the high watermark:
-readers of committed records see nothing from the first unstable offset on, and are told which of what they see before
-it was aborted.
+A transaction is *open* from its first batch to its marker, and unstable until its marker is below the high watermark.
+Readers of committed records see nothing from the first unstable offset on, and get a list of the aborted transactions
+in the records before it.
 """
 
 from bisect import bisect_left

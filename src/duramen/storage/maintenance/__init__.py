@@ -1,1 +1,1 @@
-"""Work on logs beside appends and reads: copies, checkpoints, compaction, scrubbing, rewrites."""
+"""Background work on logs: copies, checkpoints, compaction, scrubbing, rewrites."""

@@ -1,8 +1,8 @@
-"""The checkpoint cycle: copy what waits, sync the segments, write the node checkpoint, let the WAL go.
+"""The checkpoint cycle: copy waiting batches, sync the segments, write the node checkpoint, release the WAL.
 
-The states it writes stand at one WAL position, taken when the cycle begins: everything before it is in the
-segments by the time the checkpoint names it. The WAL is released up to the position of the checkpoint *before*,
-so that either generation is enough to recover from.
+The states that it writes belong to one WAL position, taken when the cycle begins: everything before it is in the
+segments when the checkpoint names it. The WAL is released up to the position of the *previous* checkpoint, so that
+either generation suffices for recovery.
 """
 
 from collections.abc import Callable, Iterable

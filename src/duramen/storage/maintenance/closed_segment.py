@@ -1,6 +1,6 @@
-"""Reading a closed segment from its start, every block checked, and writing the one that takes its place.
+"""Reads a closed segment from its start, checking every block, and writes the segment that replaces it.
 
-Both are for jobs: blocking, a bounded number of bytes at a time. They touch nothing but files.
+Both are for jobs: blocking, with a bounded number of bytes at a time. They touch only files.
 """
 
 from contextlib import suppress

@@ -1,6 +1,6 @@
-"""The two passes of compaction over a segment's batches, for jobs: entering their keys, and writing what stays.
+"""The two passes of compaction over a segment's batches, for jobs: collecting keys, and writing remaining records.
 
-Each call takes a bounded number of bytes, and rests while it computes. Nothing is touched but what was handed over.
+Each call takes a bounded number of bytes, and rests while it computes. It touches only its arguments.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""The deferred copy: batches that wait in memory are merged and written into their segments, off the caller's side.
+"""The deferred copy: merges batches that wait in memory and writes them to their segments in a job.
 
-One job at a time, in the worker's `disk` lane. What was copied is not synced; the checkpointer does that.
+One job at a time, in the worker's `disk` lane. Copied data is not synced yet; the checkpointer syncs it.
 """
 
 from collections.abc import Callable

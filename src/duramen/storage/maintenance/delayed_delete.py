@@ -1,6 +1,6 @@
-"""Files that are let go but stay for a while: `file.delete.delay.ms`, as Kafka has it.
+"""Delayed deletion of files: `file.delete.delay.ms`, as in Kafka.
 
-Those of segments have another name meanwhile, which no start takes for a log's; a start after a crash removes them.
+Files of segments are renamed meanwhile, so that no start takes them for a log's; a start after a crash removes them.
 """
 
 from collections.abc import Callable

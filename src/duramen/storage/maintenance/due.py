@@ -1,4 +1,4 @@
-"""Which logs retention looks at: those that changed since it looked, and those whose records have aged enough. Pure."""
+"""The logs that retention examines: those that changed since, and those with records that have aged enough. Pure."""
 
 import heapq
 from collections.abc import Iterable

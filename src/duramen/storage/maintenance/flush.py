@@ -1,7 +1,7 @@
-"""Syncs of logs with durability=os, beside their appends: for `flush.messages` and `flush.ms`, and of those in bulk.
+"""Syncs of logs with durability=os: for `flush.messages`, `flush.ms` and bulk appends.
 
-One job at a time for all logs that are due, while nothing is copied and no checkpoint begins: a sync that fails must
-not be followed by one that seems to succeed and is believed.
+One job at a time for all logs that are due, with no copy in progress and no checkpoint started meanwhile: a failed sync
+must not be followed by one that seems to succeed.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
-"""The newest offset of each key, in a table of fixed size, whatever the keys are. Pure.
+"""The newest offset of each key, in a table of fixed size for any keys. Pure.
 
-24 bytes a slot, as in Kafka: 16 of the key's BLAKE2b hash and 8 of the offset, in three flat arrays of integers, open
-addressing with double hashing. Two keys of the same 128-bit hash would be taken for one; nobody has seen that happen.
+24 bytes a slot, as in Kafka: 16 of the key's BLAKE2b hash and 8 of the offset, in three flat arrays of integers, with
+open addressing and double hashing. Two keys with the same 128-bit hash would count as one; no such pair is known.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""Writing the right bytes over damaged ones of a segment, where another replica has them.
+"""Overwrites damaged bytes of a segment with the right ones from another replica.
 
-Only the damaged ranges are written, so that a crash in the middle leaves no more damage than there was. What proves the
-bytes right are the CRCs that the segment's index has of its blocks since they were appended.
+Only the damaged ranges are written, so that a crash in the middle leaves no additional damage. The segment's index has
+CRCs of its blocks from the time of the append; they prove that the bytes are right.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
-"""Rests in the middle of a job that computes, so that whoever waits for the interpreter or a processor comes first.
+"""Rests in computing jobs, so that threads that wait for the interpreter or a processor run first.
 
-A thread that computes holds Python's global lock: who wakes meanwhile waits for a switch interval, and an
-acknowledgement needs the lock three times. So such work is done in slices shorter than that interval, and after each
-the lock and the processor are somebody else's for longer than the slice took.
+A computing thread holds Python's global lock: a thread that wakes waits for a switch interval, and an acknowledgement
+needs the lock three times. So jobs compute in slices shorter than that interval, and after each slice leave the lock
+and the processor to others for longer than the slice took.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""When copies and checkpoints are made, and what keeps them from being made.
+"""Schedules copies and checkpoints, and tracks the obstacles to them.
 
-Copies come after a time or an amount in memory, checkpoints after a time or an amount of write-ahead log. What
-fails for want of space is tried again until there is some; until then `trouble` says why appends are refused.
+Copies start after a time or an amount in memory, checkpoints after a time or an amount of write-ahead log. If one fails
+for lack of space, it is retried until there is space; until then `trouble` gives the reason why appends fail.
 """
 
 from collections.abc import Callable

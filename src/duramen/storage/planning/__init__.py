@@ -1,1 +1,1 @@
-"""Deciding what storage does: pure functions from what is known to what has to happen."""
+"""Decisions of storage: pure functions from known state to required actions."""

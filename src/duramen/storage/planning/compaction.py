@@ -1,4 +1,4 @@
-"""What compaction by key looks at, in which log first, and which records stay. Pure.
+"""Compaction by key: which segments to examine, the order of logs, and which records stay. Pure.
 
 The rules are Kafka's (LogCleaner, KIP-58, KIP-354, KIP-534): https://kafka.apache.org/documentation/#compaction
 """

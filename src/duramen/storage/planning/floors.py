@@ -1,4 +1,4 @@
-"""Floors: offsets from which on somebody still needs the records of a log; what lets records go keeps above. Pure."""
+"""Floors: offsets from which on records of a log are still needed. Retention and compaction stay below them. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

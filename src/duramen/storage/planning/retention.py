@@ -1,4 +1,4 @@
-"""Which records retention lets go. Pure: segments and limits in, a new log start out."""
+"""The records that retention deletes. Pure: segments and limits in, a new log start out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

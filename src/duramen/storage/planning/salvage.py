@@ -1,7 +1,7 @@
-"""What a log holds, put together from pieces of its segments and of the write-ahead log. Pure.
+"""The content of a log, assembled from pieces of its segments and of the write-ahead log. Pure.
 
-A *run* is a range of bytes in a file that holds batches of one epoch with dense offsets. Pieces of the write-ahead log
-are entered in its order, after those of the segments.
+A *run* is a range of bytes in a file with batches of one epoch and dense offsets. Pieces of the write-ahead log are
+added in its order, after those of the segments.
 """
 
 from bisect import bisect_left, bisect_right, insort

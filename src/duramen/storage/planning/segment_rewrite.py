@@ -1,4 +1,4 @@
-"""Which batches of the write-ahead log belong where in a segment. Pure: batches in, positions out."""
+"""The places of batches of the write-ahead log in a segment. Pure: batches in, positions out."""
 
 from typing import NamedTuple
 

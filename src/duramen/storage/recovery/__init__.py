@@ -1,1 +1,1 @@
-"""From a data directory to logs, after a stop or a crash; and looking through it without a node."""
+"""Recovery: from a data directory to logs after a stop or a crash; and verification of a directory without a node."""

@@ -1,4 +1,4 @@
-"""Files that no log has any more, or never had: found, and removed once nothing else needs them. Blocking."""
+"""Files that belong to no log: found, and removed once nothing needs them. Blocking."""
 
 from duramen.storage.log.empty_log import hold_place, is_held, placeholder
 from duramen.storage.log.log import Log, log_directory

@@ -1,6 +1,6 @@
-"""The logs of a directory while recovery brings them back, and what is to become of their files. Blocking.
+"""The logs of a directory during recovery, and the pending changes of their files. Blocking.
 
-What is appended to them waits in memory until `write`; nothing is removed before all of it is synced.
+Appended batches wait in memory until `write`; nothing is removed before all of them are synced.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
-"""Where the write-ahead log ends, and what in it is damaged. Pure.
+"""The end of the write-ahead log, and its damage. Pure.
 
-A bad range below the highest position that any sound frame vouches for was synced once: it is *damage*, and
-what lies after it is kept. A bad range above that position is a *torn tail*: history ends where it begins.
+A bad range below the highest position that a sound frame proves synced is *damage*, and the frames after it are kept. A
+bad range above that position is a *torn tail*: the log ends where it begins.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How far a recovery has got: written by the thread that recovers, read by whoever is asked."""
+"""The progress of a recovery: written by the recovering thread, read by status requests."""
 
 from duramen.base.units import format_bytes
 

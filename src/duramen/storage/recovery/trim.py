@@ -1,4 +1,4 @@
-"""Active segments' files against the checkpoint: what is longer is cut, what is shorter is damage. Blocking."""
+"""Compares active segments' files with the checkpoint: cuts longer ones, reports shorter ones as damage. Blocking."""
 
 from duramen.storage.log.log import Log
 from duramen.storage.recovery.logs import WRITE_BYTES, LogsFound

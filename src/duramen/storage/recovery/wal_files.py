@@ -1,4 +1,4 @@
-"""The write-ahead log's files as a start finds them: the generation of each, and what in it is sound. Blocking."""
+"""The write-ahead log's files at a start: the generation of each, and its sound frames. Blocking."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,1 +1,1 @@
-"""What is left of a damaged directory, put together."""
+"""Salvage: collects the sound data of a damaged directory."""

@@ -1,4 +1,4 @@
-"""The logs that are left of a data directory: which batches of each are sound, and where they lie."""
+"""The salvaged logs of a data directory: the sound batches of each, and where they lie."""
 
 from collections.abc import Iterator
 from uuid import UUID

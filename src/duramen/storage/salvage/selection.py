@@ -1,10 +1,10 @@
-"""The sound batches of a segment's file and what lies between them, where nothing else vouches for either. Blocking.
+"""The sound batches of a segment's file and the bytes between them, without other evidence for either. Blocking.
 
-A batch's CRC covers neither its base offset nor its epoch. They are believed where the block that they lie in matches
-the CRC in the segment's index; else only where they fit what is around: offsets follow one another, epochs never fall,
-and whoever comes next agrees. Where the takeovers say who ordered an offset, no other epoch is believed. Behind damage
-a batch is taken up again where the damaged one's header says that the next begins, else where sound batches lead to a
-start that the index knows.
+A batch's CRC covers neither its base offset nor its epoch. These are accepted if the block matches the CRC in the
+segment's index; otherwise only if they fit the neighbours: consecutive offsets, epochs that never fall, and a next
+batch that agrees. If the leader-epoch cache says who ordered an offset, no other epoch is accepted. After damage,
+batches continue where the damaged header says that the next one begins, otherwise where sound batches lead to a start
+that the index knows.
 """
 
 from bisect import bisect_right

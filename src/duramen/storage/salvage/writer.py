@@ -1,7 +1,7 @@
-"""A new directory from what is left of another: segments with the batches as they are, and a checkpoint. Blocking.
+"""Writes a new directory from salvaged data: segments with unchanged batches, and a checkpoint. Blocking.
 
-What the new directory has is what a node leaves that was stopped in good order: no write-ahead log is needed. Until
-`finish` it says that it is unfinished, and no node takes it.
+The new directory looks like that of a node after a clean stop: it needs no write-ahead log. Until `finish` it is marked
+unfinished, and no node uses it.
 """
 
 from collections.abc import Callable, Iterable, Sequence

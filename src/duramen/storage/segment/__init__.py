@@ -1,1 +1,1 @@
-"""A segment: batches, index, blocks and their checksums, damage."""
+"""A segment: batches, index, blocks with checksums, damage."""

@@ -1,8 +1,8 @@
-"""Where in a block one byte was changed, from the CRC it should have and the CRC it has. Pure.
+"""Finds a changed byte in a block, from its expected and its actual CRC. Pure.
 
-A CRC is linear: two blocks of the same size that differ in one byte have CRCs that differ by what that byte's
-difference gives, moved through the register once for each byte behind it. Moving it back step by step shows every
-position at which one changed byte explains the difference.
+A CRC is linear: the CRCs of two equally long blocks that differ in one byte differ by the CRC of that difference,
+shifted once for each later byte. Shifting back step by step finds every position at which one changed byte explains the
+difference.
 """
 
 from functools import cache

@@ -1,7 +1,7 @@
-"""Blocks of a segment's file, checked before a byte of them is believed.
+"""Blocks of a segment's file, checked before any of their bytes is used.
 
-What does not match the index's CRC is looked into, batch by batch, where the bytes are read; what is damaged is noted
-in the segment. A block that was looked into is known by the CRC it has: should it change, it is looked into again.
+A block that does not match the index's CRC is examined batch by batch when it is read, and its damage is noted in the
+segment. An examined block is known by its CRC; if that changes, the block is examined again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
-"""Which bytes of a segment are damaged, which offsets that costs, and why.
+"""The damaged bytes of a segment, the offsets lost with them, and the cause.
 
-Every byte is checked: by the CRC that the index has of its 64 KiB block, and batch by batch. What a batch's own CRC
-does not cover (base offset, leader epoch) is found by the block's; without an index, by what is before and behind it.
-The scrubber, reads and `duramen log verify` look at segments with this. Blocking: it reads; it never writes.
+Every byte is checked: by the index's CRC of its 64 KiB block, and batch by batch. A batch's own CRC does not cover its
+base offset and leader epoch; the block's CRC does, or, without an index, the neighbouring batches. The scrubber, reads
+and `duramen log verify` examine segments with this. Blocking: it reads and never writes.
 """
 
 from typing import Final, NamedTuple, Protocol

@@ -1,6 +1,6 @@
-"""Batches that follow one another: whether their offsets and epochs do, and what is lost with those that are damaged.
+"""Checks that offsets and epochs of consecutive batches fit, and which offsets damaged batches cost.
 
-Pure. Where an offset does not follow, the batches around it say whether it is wrong or records are missing.
+Pure. If an offset does not follow, the batches around it show whether it is wrong or records are missing.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Which segments have their files open: the most recently used ones, so that the number is bounded."""
+"""A bounded cache of open segment files: the most recently used stay open."""
 
 from collections import OrderedDict
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The index of one segment: one entry for every 64 KiB block, for finding offsets and times and for integrity.
+"""The index of one segment: an entry per 64 KiB block, to find offsets and times and to check integrity.
 
 The index file, big-endian: a header, then entries.
 

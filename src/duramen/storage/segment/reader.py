@@ -1,8 +1,8 @@
-"""Reading a log: where a batch lies, which whole batches answer a fetch, and their bytes, checked.
+"""Reads a log: finds batches by offset, selects whole batches for a fetch, and returns their checked bytes.
 
-Nothing here waits for the disk. What is not in memory comes back as `Blocked`: a job for the worker's `read`
-lane and what to do with its result; then the same call is made again. Every 64 KiB block read from a file is
-checked against the index's CRC before a byte of it is served; bytes still in memory need no check.
+Nothing here waits for the disk. If data is not in memory, a call returns `Blocked`: a job for the worker's `read` lane
+and a handler of its result; then the call is repeated. Every 64 KiB block read from a file is checked against the
+index's CRC before any of its bytes is served; bytes still in memory need no check.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""One segment of a log: a file of record batches, what of it is still only in memory, and its index.
+"""One segment of a log: a file of record batches, batches that are still in memory, and an index.
 
-A batch has its position in the segment from the moment it is appended; bytes before `copied` are in the
-file, those after it in `pending`. So a reader names a range of positions and never cares where it lies.
+A batch has its position in the segment from its append on. Bytes before `copied` are in the file, later ones in
+`pending`. Readers use ranges of positions and need not know where the bytes lie.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""Bytes of a segment as batches, sound or not; behind nonsense the next batch is searched for. Pure."""
+"""Splits bytes of a segment into batches, sound or not; after invalid bytes it searches for the next batch. Pure."""
 
 import re
 from typing import Final, NamedTuple

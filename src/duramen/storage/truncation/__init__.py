@@ -1,1 +1,1 @@
-"""Letting records go: retention, deleted records, deleted logs, a cut end."""
+"""Removal of records: retention, deleted records, deleted logs, truncation."""

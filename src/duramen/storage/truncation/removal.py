@@ -1,4 +1,7 @@
-"""Letting records go: retention, a moved start, a cut end, a deleted log. Files go some time after that is durable."""
+"""Removes records: retention, a new log start, truncation, a deleted log.
+
+Files follow some time after it is durable.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

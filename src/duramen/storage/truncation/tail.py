@@ -1,8 +1,8 @@
-"""Cutting the end of a log's last segment where its index says that it lies: a block of it is read.
+"""Truncates a log's last segment at a place that its index gives; reads one block.
 
-So it is where nothing is known of idempotent producers. Else all is read: what was known of them is in what is left.
-What stands for records that are not there, and makes producers unknown, begins a segment: what goes has all of that or
-none of it.
+This suffices if nothing is known of idempotent producers. Otherwise the whole segment is read, because the producers'
+state depends on the remaining batches. A batch that stands for missing records and makes producers unknown begins a
+segment, so that a truncation removes it entirely or not at all.
 """
 
 from typing import NamedTuple

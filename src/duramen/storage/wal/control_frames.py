@@ -1,4 +1,4 @@
-"""Frames of the write-ahead log that are no appends: staged as soon as there is room, each with its completion."""
+"""Control frames of the write-ahead log: staged as soon as there is room, each with its completion."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The files of the write-ahead log that are free: made ahead of need, within a bound, and used again and again.
+"""The free files of the write-ahead log: created ahead of need, within a bound, and recycled.
 
-A file is made in a job, with blocks that were written before, so that a sync of it has only data to write. Where the
-disk has no room it shows here, before anything is promised.
+A job creates a file and writes all its blocks, so that a later sync has only data to write. If the disk has no room,
+this fails here, before anything is acknowledged.
 """
 
 from collections.abc import Callable, Iterable
