@@ -1,4 +1,4 @@
-"""Where changes of the metadata are asked for: of the node itself where it is alone, else of the active controller."""
+"""Metadata changes: made by the node itself if it is standalone, otherwise requested from the active controller."""
 
 from collections.abc import Callable
 from typing import Protocol

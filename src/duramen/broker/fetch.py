@@ -1,4 +1,4 @@
-"""Fetches: whole batches from several partitions at once, at once or as soon as there are enough of them."""
+"""Fetches: whole batches from several partitions, immediately or once enough bytes are available."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

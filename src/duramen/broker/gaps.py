@@ -1,8 +1,8 @@
-"""Times in which the node was not subscribed to the NATS subjects that its streams are bound to.
+"""Periods in which the node was not subscribed to the NATS subjects of its streams.
 
-The door that listens says when such a time begins and ends: for all streams on a node that is alone, for each
-partition that it leads on a member of a cluster. What is over is kept in the metadata log, so that a stream's
-description and the metrics show it after a restart. Pure.
+The NATS door reports the start and the end of a period: for all streams on a standalone node, for each led partition on
+a cluster node. Ended periods are stored in the metadata log, so that stream descriptions and metrics show them after a
+restart. Pure.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What an operator is told where retention deletes records that have just been written, because of their timestamps."""
+"""Warns operators when retention deletes records soon after they were written, because of their timestamps."""
 
 from collections.abc import Callable
 

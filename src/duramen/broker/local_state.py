@@ -1,4 +1,4 @@
-"""The state that a node keeps beside a partition's log: how far it is applied, and what of the log it needs."""
+"""State that a node derives from a partition's log: the applied position, and the records that it still needs."""
 
 from collections import deque
 from collections.abc import Callable

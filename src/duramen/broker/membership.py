@@ -1,4 +1,4 @@
-"""What a node is: alone, or a member of a cluster. What the broker needs of that is here."""
+"""Node membership: standalone node or cluster node, as far as the broker needs to know."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""`min.insync.replicas` of a stream as it is in force, also where it is not set and follows the number of replicas."""
+"""The effective `min.insync.replicas` of a stream, also if it is not set and follows the number of replicas."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Finding a record of a log by its time: the index says which batch may have it, the batch's records which it is."""
+"""Finds a record of a log by its time: the index gives the batch, the batch's records give the offset."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple

@@ -1,8 +1,8 @@
-"""Client quotas: how fast each user and client may produce and consume, and how long one waits who was faster.
+"""Client quotas: produce and consume rates per user and client, and throttle times of clients above them.
 
-The arithmetic is Apache Kafka's: a rate is what was recorded in the last `quota.window.num` windows of
-`quota.window.size.seconds`, over the time since the oldest of them began, at least all windows but one. Who is above
-the bound waits until the rate would be the bound (KIP-13, KIP-219). Nothing here waits, and nothing knows a clock.
+The arithmetic is Apache Kafka's. A rate is the amount recorded in the last `quota.window.num` windows of
+`quota.window.size.seconds`, divided by the time since the oldest began, at least all windows but one. A client above
+the bound is throttled until its rate equals the bound (KIP-13, KIP-219). Nothing here waits or knows a clock.
 """
 
 from collections import deque

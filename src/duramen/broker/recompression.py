@@ -1,7 +1,7 @@
-"""`compression.type`: batches that came in another form are compressed again before they are appended.
+"""`compression.type`: compresses batches of another codec again before they are appended.
 
-That takes long, so it is done off the caller's side, one batch of a partition at a time; what comes to the partition
-meanwhile waits behind it. A batch keeps its records, offsets and everything that says who wrote it.
+This takes long, so it runs off the event loop, one batch of a partition at a time; later batches of the partition wait.
+A batch keeps its records, offsets and producer fields.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Finding the last N records of a log: control batches and what compaction removed take offsets, and are no records."""
+"""Finds the last N records of a log: control batches and compaction leave offsets without records."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""Waits until this node has a record, where it is alone as where it has a replica: there and safe, or cut."""
+"""Waits until this node has a record safely, standalone or as a replica, or until the record is cut."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The config of a stream as it is in force: its own values over the broker's defaults, each with its source."""
+"""The effective config of a stream: its own values over the broker's defaults, each with its source."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple

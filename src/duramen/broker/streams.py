@@ -1,4 +1,4 @@
-"""The streams of a node: what the metadata says they are, with their partitions and the config in force."""
+"""The streams of a node, from the metadata, with their partitions and effective configs."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence

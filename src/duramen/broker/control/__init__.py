@@ -1,1 +1,1 @@
-"""What nodes ask the active controller, and its responses."""
+"""Requests of nodes to the active controller, and its responses."""

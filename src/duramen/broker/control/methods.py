@@ -1,4 +1,7 @@
-"""What the active controller is asked, as methods. All are answered alike: by a value, and where that is committed."""
+"""Requests to the active controller as rpc methods.
+
+Each response is a value and the position at which it is committed.
+"""
 
 from typing import Any, Final
 

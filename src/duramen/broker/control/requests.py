@@ -1,7 +1,7 @@
-"""What the active controller is asked for, as values that can travel. Pure.
+"""Requests to the active controller, as values that can be sent. Pure.
 
-Nodes speak for themselves (`Register`, `Beat`, `AlterPartitions`, `ReportLeaders`, `AllocateProducerIds`); the others
-are what users want, which any node takes and passes on.
+Nodes send `Register`, `Beat`, `AlterPartitions`, `ReportLeaders` and `AllocateProducerIds` for themselves. The others
+are requests of users, which any node accepts and forwards.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the active controller answers, as values that can travel. Pure."""
+"""Responses of the active controller, as values that can be sent. Pure."""
 
 from collections.abc import Callable
 from uuid import UUID

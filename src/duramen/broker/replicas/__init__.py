@@ -1,5 +1,5 @@
-"""The replicas of partitions on a node's storage: what the pure machine of each says is done, on the partition's log.
+"""The replicas of partitions on a node's storage: executes the effects of each pure state machine on its log.
 
-`roles` is the way in: it has a replica for each partition that the controller gives to this node. No threads, files or
-clock: only ports.
+`roles` is the entry point: it has a replica for each partition that the controller assigns to this node. No threads,
+files or clock: only ports.
 """

@@ -1,7 +1,7 @@
-"""Record batches as other replicas send them, and as the machine knows them: whole, in order, without holes. Pure.
+"""Record batches from other replicas, as the state machine needs them: whole, in order, without holes. Pure.
 
-In a log that was compacted offsets are missing, between batches too. A follower's log has none of these holes: an empty
-batch stands in them, of the epoch that the leader's takeovers give to the place.
+A compacted log lacks offsets, also between batches. A follower's log has no such holes: empty batches fill them, with
+the leader epochs that the leader-epoch cache of the leader gives.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Whether what a follower still lacks is so much that its log takes it in bulk. Pure."""
+"""Decides whether a follower lacks so much that its log takes bulk appends. Pure."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

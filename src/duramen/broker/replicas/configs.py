@@ -1,6 +1,6 @@
-"""What the configs of a stream say of its replication: from the metadata log alone, so that all nodes agree. Pure.
+"""The replication configs of a stream, from the metadata log alone, so that all nodes agree. Pure.
 
-How patient a leader is with its replicas is its own affair: the settings of its node say that.
+The timeouts that a leader applies to its replicas are settings of its own node.
 """
 
 from typing import Final, NamedTuple

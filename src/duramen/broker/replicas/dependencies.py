@@ -1,4 +1,4 @@
-"""What the replicas of a node work with: its storage, its ports, those around it, and their bounds."""
+"""Dependencies of a node's replicas: storage, ports, peers, and bounds."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol

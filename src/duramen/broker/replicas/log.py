@@ -1,4 +1,4 @@
-"""The log of a replica on the node's storage: what its machine wants written, cut, begun anew and read."""
+"""The log of a replica on the node's storage: writes, truncations, restarts and reads for its state machine."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Which nodes follow a partition only to be read: from the metadata log alone, so that all nodes agree. Pure."""
+"""The read replicas of a partition, from the metadata log alone, so that all nodes agree. Pure."""
 
 import struct
 from collections.abc import Sequence

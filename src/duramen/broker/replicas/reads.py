@@ -1,4 +1,4 @@
-"""What a replica's log has for other replicas: batches from a place on, read before they are sent."""
+"""Reads for other replicas: batches from a position on, read before they are sent."""
 
 from collections.abc import Callable
 from functools import partial

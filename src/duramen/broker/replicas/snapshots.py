@@ -1,4 +1,4 @@
-"""S0 of a replica: what it tells those that fetch from it, what it hears of whom it follows, and what it reports."""
+"""S0 of a replica: the value it sends to its followers, receives from its upstream, and reports."""
 
 from collections.abc import Callable
 

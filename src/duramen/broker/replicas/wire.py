@@ -1,15 +1,14 @@
-"""What replicas say to each other as it travels: many messages of one turn together, behind them their batches.
+"""Messages between replicas as bytes: the messages of one turn together, followed by their batches.
 
     uint32 size of the head, the head, the bytes of whole record batches, those of one answer behind those of another,
     and where there are answers the forgotten producer id of each log that they are from
 
-The head is MessagePack: an array of fetches and one of answers, each (stream id as 16 bytes, partition, message), an
-answer also with the size of its batches. A message is the array of its fields, as `replication.messages` has them, of
-an answer without its batches, its forgotten id and its snapshot bound, of a fetch without its checkpoints. Where there
-are any the head has a third array: of (number of the fetch among those of the body, checkpoints), and where there are
-bounds a fourth: of (number of the answer, bound). Older versions know of none, and have no stream of which there could
-be some. The ids are a MessagePack array that ends the body: older versions
-neither send it nor read so far.
+The head is MessagePack: an array of fetches and one of responses, each (stream id as 16 bytes, partition, message); a
+response also has the size of its batches. A message is the array of its fields as in `replication.messages`: a response
+without its batches, forgotten id and snapshot bound, a fetch without its checkpoints. An optional third array has
+(number of the fetch in the body, checkpoints), an optional fourth (number of the response, bound). Older versions know
+neither, and have no streams that need them. A MessagePack array of the forgotten ids ends the body; older versions
+neither send nor read it.
 """
 
 import struct

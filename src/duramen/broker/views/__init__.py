@@ -1,1 +1,1 @@
-"""Views of keyed streams at work: what is applied, kept on disk and asked for, beside the produce path."""
+"""Views of keyed streams at run time: applied, stored and read, beside the produce path."""

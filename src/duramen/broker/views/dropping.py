@@ -1,4 +1,4 @@
-"""What compaction of a keyed log asks of its view: what may go, and what then has."""
+"""Compaction of a keyed log asks its view here: what may be dropped, and what was dropped."""
 
 from collections.abc import Callable
 from functools import partial

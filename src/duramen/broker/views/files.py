@@ -1,4 +1,4 @@
-"""A view on its way to the disk and back: what the jobs of one view do with its files. Blocking."""
+"""Loads and saves a view: the file operations of its jobs. Blocking."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple

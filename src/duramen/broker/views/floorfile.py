@@ -1,6 +1,6 @@
-"""S0 of a replica on its disk, beside the view, and outliving it: a view that is lost must not forget it. Blocking.
+"""S0 of a replica on disk, beside the view and independent of it: a lost view must not lose it. Blocking.
 
-8 bytes magic, uint32 CRC-32C of what follows, int64 S0, int64 what the log was copied as of
+8 bytes magic, uint32 CRC-32C of the rest, int64 S0, int64 the position as of which the log was copied
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""S0 of a replica at work: raised where it leads, kept on disk wherever it is heard."""
+"""S0 of a replica at run time: raised by the leader, stored on disk by every replica that receives it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Whether a snapshot is of the history that a log has: by the leader epoch of the record before it."""
+"""Checks whether a snapshot belongs to a log's history, by the leader epoch of the record before it."""
 
 from duramen.base.errors import SnapshotCut
 from duramen.broker.partition import Partition

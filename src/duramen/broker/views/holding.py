@@ -1,4 +1,4 @@
-"""What snapshots that are held open cost."""
+"""The bytes that open snapshots keep from compaction."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""What a view is given: the times of its stream, its limits, and the services of its node."""
+"""Dependencies of a view: the timings of its stream, its limits, and the services of its node."""
 
 from collections.abc import Callable
 from typing import NamedTuple

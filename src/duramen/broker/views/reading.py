@@ -1,4 +1,4 @@
-"""Reading whole batches of a log, whatever that takes of the disk. Nothing here waits."""
+"""Reads whole batches of a log, from memory or disk. Nothing here waits."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""How far back a view keeps what snapshots need: S0, and the horizon of tombstones."""
+"""How far back a view supports snapshots: S0, and the horizon of tombstones."""
 
 from collections.abc import Callable
 

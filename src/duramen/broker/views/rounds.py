@@ -1,4 +1,4 @@
-"""When a view whose table lies in files begins a round, and how old its newest snapshot is."""
+"""When a view with its table in files starts a round, and the age of its newest snapshot."""
 
 from collections import deque
 from typing import Final

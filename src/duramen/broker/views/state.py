@@ -1,4 +1,4 @@
-"""The state of one view that its parts share: the view itself, once it is loaded, and the facts that others see."""
+"""The state that the parts of one view share: the view itself once it is loaded, and its public facts."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The table of keys of one view at work: its way into files and out of them, and the rounds that rewrite it there."""
+"""The table of keys of one view: moves it into files and back, and rewrites the files in rounds."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Looking for records without a key in the log of a stream that is to be keyed: snapshots could not show them."""
+"""Searches the log of a stream that becomes keyed for records without a key, which snapshots could not show."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

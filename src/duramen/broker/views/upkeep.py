@@ -1,4 +1,4 @@
-"""What a view does from time to time: its position is sampled, S0 rises, checkpoints are written."""
+"""Periodic work of a view: samples its position, raises S0, writes checkpoints."""
 
 from collections.abc import Callable
 from functools import partial

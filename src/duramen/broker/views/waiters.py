@@ -1,4 +1,4 @@
-"""Who waits for a snapshot that a view does not have yet."""
+"""Requests that wait for a snapshot which a view has not reached yet."""
 
 from collections.abc import Callable
 

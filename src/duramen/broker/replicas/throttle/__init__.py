@@ -1,1 +1,1 @@
-"""How fast replicas that catch up are served, so that producers hardly feel it."""
+"""Throttles catch-up replication, so that producers hardly notice it."""

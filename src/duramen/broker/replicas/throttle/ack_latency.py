@@ -1,8 +1,8 @@
-"""How long acknowledgements take, what of that is usual, and how much those count that take longer. Pure.
+"""Produce latency: what is usual, and how much slower acknowledgements count. Pure.
 
-What is usual is two figures: how long the slowest of ten take, and the slowest of a hundred. They grow alike on a disk
-that is busy or a processor that is, and the former is known ten times sooner (docs/performance-notes.md); but where
-something stands still now and then only the latter does.
+Two quantiles are usual: the latency of the slowest in ten and of the slowest in a hundred. A busy disk or processor
+raises both, and the former is known ten times sooner (docs/performance-notes.md); occasional stalls raise only the
+latter.
 """
 
 from collections import deque

@@ -1,14 +1,14 @@
-"""How much of a disk and a processor those who catch up may have: what others hardly feel. Pure.
+"""The share of disk and processor for catch-up replication that others hardly notice. Pure.
 
-Who catches up gives way to producers. While nothing goes to those who do, before and in pauses, it is learned how long
-an acknowledgement takes, on whichever replica in sync this node has; while something goes, each that takes much longer
-than the slowest of ten did lowers the rate, and each that does not raises it a ninth as much. So the rate settles where
-one in ten is that slow: a staircase whose steps are weighted (Kaernbach, "Simple adaptive testing with the weighted
-up-down method", 1991). Each that is slow beside the slowest of a hundred lowers it more: where something stands still
-now and then, the rate settles where that is three in a hundred.
+Catch-up yields to producers. While no catch-up runs, before it and in pauses, the node learns the usual produce latency
+over its in-sync replicas. During catch-up, each acknowledgement much slower than the usual slowest in ten lowers the
+rate, and each other one raises it by a ninth as much. So the rate settles where one in ten is that slow: a weighted
+staircase (Kaernbach, "Simple adaptive testing with the weighted up-down method", 1991). Acknowledgements slower than
+the usual slowest in a hundred lower it more: with occasional stalls, the rate settles where three in a hundred are that
+slow.
 
-A replica catches up in bounded time: there is a least rate, more than what is written meanwhile, and it doubles again
-and again while that lasts.
+Catch-up ends in bounded time: there is a minimum rate above the write rate, and it doubles repeatedly while catch-up
+lasts.
 """
 
 import math

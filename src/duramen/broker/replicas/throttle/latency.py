@@ -1,4 +1,4 @@
-"""How long batches take until all in sync have them, and how much is written here: what the pace of others goes by."""
+"""Time until all in-sync replicas have a batch, and the local write rate: the inputs of the throttle."""
 
 from collections import deque
 from typing import Final

@@ -1,7 +1,7 @@
-"""What is to be done with every replica of a node: with some of them in each turn, one thing behind another.
+"""Work on every replica of a node, a few per turn of the event loop, one task after another.
 
-A node may have tens of thousands: one turn for all of them would leave it deaf for seconds, and others would take it
-for gone.
+A node may have tens of thousands of replicas. All in one turn would block it for seconds, and other nodes would
+consider it failed.
 """
 
 from collections import deque

@@ -1,9 +1,8 @@
-"""How fast replicas that catch up are served: one answer after the other, each once the one before is paid for.
+"""Throttles catch-up: responses go out one at a time, each once the previous one is paid for.
 
-How quick acknowledgements would be without those who catch up shows only while none of them is served anywhere. So all
-leaders pause at once, by the wall clock, without a word between them. What went before is still on its way to a disk
-at first: only the later part of a pause tells what is usual. Where a clock is wrong, that node learns what is usual
-while others serve, and is the less careful; nothing else comes of it.
+The latency without catch-up shows only while no node serves any. So all leaders pause at the same time by the wall
+clock, without messages. Earlier responses are still being written when a pause begins, so only its later part is
+measured. A node with a wrong clock measures while others serve and throttles less; there is no other effect.
 """
 
 from collections import deque
