@@ -1,4 +1,4 @@
-"""Asks one node once; several nodes once, with what is missing and why."""
+"""Calls one node once, or several nodes once, and reports missing responses with the reasons."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

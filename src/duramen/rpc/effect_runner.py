@@ -1,4 +1,4 @@
-"""What a machine wants done, done in its order: it stands still while the first of it waits for the disk. Pure."""
+"""Executes a state machine's effects in order; stops while the first one waits for the disk. Pure."""
 
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-"""Domain errors in requests and responses between nodes: by their stable ids, with their messages."""
+"""Domain errors in requests and responses between nodes: their stable ids and messages."""
 
 from typing import Final
 

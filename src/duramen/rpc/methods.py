@@ -1,4 +1,4 @@
-"""The table of methods: for each its request and response type, its deadline, and whether it may be repeated."""
+"""The table of methods: the request and response types, the deadline, and idempotence of each."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar

@@ -1,4 +1,4 @@
-"""The retry rule: a request goes to whoever leads, and again where that does no harm, until it is too late."""
+"""The retry rule: a request goes to the leader, and is repeated until its deadline if that is safe."""
 
 from collections.abc import Callable
 from functools import partial

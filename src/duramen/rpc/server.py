@@ -1,4 +1,4 @@
-"""Requests of other nodes, and of this one, brought to the handlers of their methods."""
+"""Dispatches requests of other nodes and of this one to the handlers of their methods."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar

@@ -1,9 +1,9 @@
-"""Requests and responses as bytes: a version byte, then the method's name with the request, or an error or a response.
+"""Requests and responses as bytes: a version byte, then the method's name and the request, or an error or response.
 
     request:  C1 [name, request]
     response: C1 [error or nil, response or nil]
 
-C1 is the byte that MessagePack never uses: no body of an older node begins with it.
+MessagePack never uses the byte C1, so no body of an older node begins with it.
 """
 
 from collections.abc import Callable
