@@ -1,7 +1,7 @@
-"""What a replica wants done; whoever runs it does them in their order.
+"""The effects of a replica; the caller executes them in order.
 
-Nothing waits for the disk: batches are written, and `Machine.synced` is told when they are synced. Cut, Restart and
-StartAt are like appends: until a sync covers them, the disk may fall back to what was there before.
+Nothing waits for the disk: batches are written, and `Machine.synced` is called when they are synced. Cut, Restart and
+StartAt are like appends: until a sync covers them, the disk may still have the earlier state.
 """
 
 from typing import NamedTuple

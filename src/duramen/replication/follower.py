@@ -1,9 +1,9 @@
-"""A follower: fetches from the one before it, cuts where histories part, serves those behind it. Pure.
+"""A follower: fetches from its upstream, truncates diverging records, serves its own followers. Pure.
 
-Only the leader says where histories part. A follower is *confirmed* once the leader has answered, in this epoch, a
-fetch at the end of its log: from then on that log is a beginning of the leader's, and grows only by what the leader
-has. So a follower asks the leader first and then the one before it, and serves only when it is confirmed itself; and
-what it says to be on its disk is true for the whole epoch, whoever passes it on.
+Only the leader decides where histories diverge. A follower is *confirmed* once the leader has answered a fetch at the
+end of its log in this epoch: from then on its log is a prefix of the leader's and grows only by the leader's records.
+So a follower first asks the leader and then its upstream, and serves others only when it is confirmed. The offset that
+it reports as synced is therefore valid for the whole epoch, whichever replica passes it on.
 """
 
 from typing import Final

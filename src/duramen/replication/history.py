@@ -1,6 +1,6 @@
-"""What a replica's log is to replication: where it begins and ends, who ordered what, what of it is synced. Pure.
+"""A replica's log as replication sees it: its start and end, its leader epochs, its synced end. Pure.
 
-Where two histories part: see `duramen.base.leader_epochs`.
+For the divergence of two histories see `duramen.base.leader_epochs`.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""The in-sync set as its leader knows it: what is committed, and what the controller may have made of it since. Pure.
+"""The in-sync set as its leader knows it: what is committed, and pending changes of the set. Pure.
 
-Between a proposal and the news of what became of it nobody but the controller knows which of the two sets is in force.
-A leader goes by both then: what it commits is on all of them (KIP-497). A proposal that was refused, or was not
-answered, may be on its way still; only a later partition epoch ends it.
+Between a proposal and its outcome, only the controller knows which of the two sets is in force. Meanwhile the leader
+commits only records that are on all replicas of both sets (KIP-497). A proposal that was refused or not answered may
+still be in transit; only a later partition epoch invalidates it.
 """
 
 from collections.abc import Iterable

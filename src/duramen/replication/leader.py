@@ -1,4 +1,4 @@
-"""A leader: answers fetches, raises the high watermark, keeps the in-sync set, lets acks=all go. Pure."""
+"""A leader: answers fetches, raises the high watermark, maintains the in-sync set, completes acks=all. Pure."""
 
 from collections.abc import Collection
 from typing import NamedTuple

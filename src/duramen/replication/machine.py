@@ -1,6 +1,6 @@
-"""The replica of one partition: it is handed messages, time and what is on disk, and says what is to be done. Pure.
+"""The replica of one partition: takes messages, time and synced offsets, and returns effects. Pure.
 
-What it does is in a module for each part it has, `leading` and `following`; which part that is the controller says.
+Each role has its own module, `leader` and `follower`; the controller assigns the role.
 """
 
 from collections.abc import Collection

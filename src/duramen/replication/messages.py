@@ -1,7 +1,7 @@
-"""What replicas of a partition say to each other, to the controller, and what it says back. Pure values.
+"""Messages between replicas of a partition, and between them and the controller. Pure values.
 
-They may be lost, come late, twice and in any order. An end, `Position(epoch of the last record, offset behind it)`,
-names a whole history; that of a log in which there has never been anything is (-1, 0).
+They may be lost, delayed, duplicated and reordered. An end, `Position(epoch of the last record, offset after it)`,
+identifies a whole history; that of a log that never had records is (-1, 0).
 """
 
 from enum import Enum

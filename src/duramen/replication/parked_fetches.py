@@ -1,4 +1,4 @@
-"""Fetches that are kept because there is nothing to answer yet: one of each replica, its newest. Pure."""
+"""Fetches that wait because there is nothing to answer yet: the newest one of each replica. Pure."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the controller says of a partition, and what its stream's configs say of its replication. Pure values."""
+"""The controller's state of a partition, and the replication configs of its stream. Pure values."""
 
 from enum import Enum
 from typing import NamedTuple

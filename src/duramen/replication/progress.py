@@ -1,4 +1,4 @@
-"""How far the replicas are that fetch from this one, at first hand or by what others say of them. Pure."""
+"""The progress of the replicas that fetch from this one, first-hand or as others report it. Pure."""
 
 from collections.abc import Callable, Collection, Iterable
 

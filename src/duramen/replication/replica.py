@@ -1,4 +1,4 @@
-"""A replica whatever its part is: its log, its high watermark, what it was told, and what it wants done. Pure."""
+"""The state of a replica in any role: log, high watermark, knowledge of the partition, pending effects. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Who waits until this replica has a record: it is there and safe, or its history was cut. Pure."""
+"""Waits until this replica has a record safely, or until its history was cut. Pure."""
 
 from enum import Enum
 from typing import Final, NamedTuple

@@ -1,8 +1,9 @@
-"""Which replicas are slow: latencies over windows, each replica measured against its peers. Pure.
+"""Detects slow replicas: latencies over windows, each replica compared with its peers. Pure.
 
-A latency is the time from when the log ended somewhere until a replica had that on disk. Who is slower than the others
-by more than `replica.eject.latency.ms`, at p99, in several windows in a row, leaves the in-sync set, one replica at a
-time; it may join again after a window in which it was not. Whoever has to leave again and again waits for more of them.
+A latency is the time from when the leader's log reached an offset until a replica had it on disk. A replica whose p99
+exceeds that of the others by more than `replica.eject.latency.ms` in several consecutive windows leaves the in-sync
+set, one replica at a time. It may rejoin after a window in which it was not slow. Each further ejection requires more
+such windows.
 """
 
 from collections import Counter

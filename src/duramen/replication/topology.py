@@ -1,8 +1,8 @@
-"""Who fetches from whom: fan-out, chain and tree, from the assignment, the in-sync set and who is alive. Pure.
+"""The replication topology: fan-out, chain or tree, from assignment, in-sync set and live nodes. Pure.
 
-Replicas that are in sync and alive stand in line, the leader first, the others in the order of the assignment; only
-they have others behind them. So a chain mends itself when one goes, and one that comes back is a leaf until it is in
-sync: nobody waits behind a replica that is catching up.
+Live in-sync replicas form a line: the leader first, the others in assignment order. Only these have followers. So a
+chain repairs itself when one fails, and a returning replica is a leaf until it is in sync: no replica waits behind one
+that is catching up.
 """
 
 from collections.abc import Collection, Mapping

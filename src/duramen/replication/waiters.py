@@ -1,4 +1,4 @@
-"""Who waits with acks=all, in the order of what was appended. Pure."""
+"""Produce requests with acks=all that wait, in the order of their appends. Pure."""
 
 from bisect import bisect_right
 from operator import itemgetter
