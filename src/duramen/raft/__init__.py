@@ -1,1 +1,1 @@
-"""A Raft replica over Fetch (KIP-595): a pure machine that takes messages, time and syncs, and returns effects."""
+"""A Raft replica over Fetch (KIP-595): a pure state machine that takes messages, time and syncs, returns effects."""

@@ -1,6 +1,7 @@
-"""What a voter has promised, when it may promise more, and how promises are counted. Pure.
+"""The promises of a voter: what it has promised, when it may promise more, and how they are counted. Pure.
 
-A ballot is on disk before anybody hears of it: who answers first and restarts could promise the same epoch twice.
+A ballot is on disk before any other node learns of it: a voter that answers first and restarts could promise the same
+epoch twice.
 """
 
 from collections.abc import Collection

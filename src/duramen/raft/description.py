@@ -1,4 +1,4 @@
-"""The quorum as DescribeQuorum shows it: who leads, how far each replica is, when it was last heard (KIP-836). Pure."""
+"""The quorum as DescribeQuorum shows it: the leader, the progress of each replica, its last fetch (KIP-836). Pure."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,8 @@
-"""What a replica wants done. Whoever runs it does them in their order, and stops at a Persist until that is on disk.
+"""The effects of a replica. The caller executes them in order, and stops at a Persist until that is on disk.
 
-Nothing else waits for the disk: entries are written, and `Machine.synced` is told when they are synced; a fetch says
-itself how much of them that is. Cut and Install are like appends: until a sync covers them, the disk may fall back to
-what was there before.
+Nothing else waits for the disk: entries are written, and `Machine.synced` is called when they are synced; a fetch
+itself carries the synced offset. Cut and Install are like appends: until a sync covers them, the disk may still have
+the earlier state.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Elections: who stands for leader, first asking whether it would win (KIP-996); and how a voter answers. Pure."""
+"""Elections: candidates ask first whether they would win (KIP-996); and the voters' replies. Pure."""
 
 from duramen.raft.ballots import Ballot, Count
 from duramen.raft.messages import Vote, VoteAnswer

@@ -1,6 +1,6 @@
-"""What a replica's log is to the quorum: where it begins and ends, and which epoch ordered which offsets. Pure.
+"""A replica's log as the quorum sees it: its start and end, and the epoch of each range of offsets. Pure.
 
-Two logs that have an entry of the same epoch at the same offset are the same up to it. Where two histories part: see
+Two logs with an entry of the same epoch at the same offset are equal up to it. For their divergence see
 `duramen.base.leader_epochs`.
 """
 

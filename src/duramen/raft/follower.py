@@ -1,4 +1,4 @@
-"""A follower: fetches from its leader, cuts where histories part, takes snapshots, joins the voters. Pure."""
+"""A follower: fetches from its leader, truncates diverging entries, loads snapshots, joins the voters. Pure."""
 
 from duramen.base.errors import LogDamaged
 from duramen.raft.epochs import EpochEnd

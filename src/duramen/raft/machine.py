@@ -1,7 +1,7 @@
-"""A replica of the quorum: it is handed messages, time and what is synced, and says what is to be done. Pure.
+"""A replica of the quorum: takes messages, time and synced offsets, and returns effects. Pure.
 
-Raft as KIP-595 lays it over Fetch. What a replica does in a role is in a module of its own (`waiting`, `standing`,
-`following`, `leading`); which role follows is in the table of `roles`; this one hands what comes to the role of now.
+Raft as KIP-595 lays it over Fetch. Each role has its own module; the table in `roles` has the transitions; this module
+dispatches input to the current role.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""What replicas of the quorum say to each other, after KIP-595's requests. Pure values.
+"""Messages between replicas of the quorum, after KIP-595's requests. Pure values.
 
-Every message names its sender and the epoch that the sender is in. They may be lost, come late, twice and in any order.
+Every message names its sender and the sender's epoch. They may be lost, delayed, duplicated and reordered.
 """
 
 from typing import NamedTuple

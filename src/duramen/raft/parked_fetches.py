@@ -1,4 +1,4 @@
-"""Fetches that a leader keeps because there is nothing to answer yet: one of each replica, its newest. Pure."""
+"""Fetches that a leader holds because there is nothing to answer yet: the newest one of each replica. Pure."""
 
 from duramen.raft.messages import Fetch
 from duramen.raft.voters import ReplicaId

@@ -1,4 +1,4 @@
-"""How far the replicas are that fetch from a leader: what is committed, who is silent, who should lead next. Pure."""
+"""The progress of the replicas that fetch from a leader: commits, silent replicas, the best next leader. Pure."""
 
 from typing import NamedTuple
 

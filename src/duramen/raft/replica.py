@@ -1,4 +1,4 @@
-"""What a replica of the quorum knows whatever its role is, and the effects it has not handed out yet. Pure."""
+"""The state of a quorum replica in any role, and its pending effects. Pure."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

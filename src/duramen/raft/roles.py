@@ -1,4 +1,4 @@
-"""The roles of a replica and what makes one of another: the state table, as data (KIP-595, KIP-996). Pure."""
+"""The roles of a replica and the transitions between them: the state table, as data (KIP-595, KIP-996). Pure."""
 
 from collections.abc import Mapping
 from enum import Enum

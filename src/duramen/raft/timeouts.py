@@ -1,4 +1,4 @@
-"""How long a replica waits, in ms. Pure."""
+"""Timeouts of a replica, in ms. Pure."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple

@@ -1,6 +1,7 @@
 """A replica without a leader: unattached, or resigned. Pure.
 
-A voter waits until it is told of a leader or its time to stand has come. Others ask a voter, or a seed, by fetching.
+A voter waits until it learns of a leader or its election timeout ends. Other replicas find the leader by fetching from
+a voter or a seed.
 """
 
 from typing import Final

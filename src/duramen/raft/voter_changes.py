@@ -1,8 +1,8 @@
-"""Changes of the voters, one at a time (KIP-853): what may be asked for, and when it may be granted. Pure.
+"""Changes of the voters, one at a time (KIP-853): which may be requested, and when they are granted. Pure.
 
-Two sets that differ by one voter have no majorities without a voter in common, so a new set may be in force while the
-old one still decides elsewhere. That is lost if a second change is begun before the first is committed, or, in a
-leader's epoch, before an entry of that epoch is: earlier leaders may have left changes that are committed nowhere.
+Two sets that differ by one voter have no disjoint majorities, so a new set may be in force while the old one still
+decides elsewhere. That holds only if a second change waits until the first is committed and, in a leader's epoch, until
+an entry of that epoch is: earlier leaders may have left changes that are committed nowhere.
 """
 
 from enum import Enum

@@ -1,7 +1,7 @@
-"""Who may vote: voters, sets of them, and how the set changed along the log (KIP-853). Pure.
+"""The voters: sets of them, and the changes of the set along the log (KIP-853). Pure.
 
-A voter is a node *and* its data directory: a node that lost its disk forgot what it promised, so it comes back as
-somebody else, who learns and does not vote.
+A voter is a node *and* its data directory. A node that lost its disk has forgotten its promises, so it returns as
+another replica, which learns and does not vote.
 """
 
 from bisect import bisect_left

@@ -1,1 +1,1 @@
-"""How nodes with empty directories form a cluster, or join one. Pure."""
+"""How nodes with empty directories form a cluster or join one. Pure."""

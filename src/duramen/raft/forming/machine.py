@@ -1,15 +1,15 @@
-"""A node forms a cluster with others, or comes to one: it is handed what is said, and says what is to be done. Pure.
+"""A node that forms a cluster with others or joins one: takes messages and returns effects. Pure.
 
-The seed with the lowest node id proposes, once it has heard from all seeds that they belong to no cluster and have the
-same list. It forms the cluster once all of them have promised that proposal; the others belong to it once they hear so.
+The seed with the lowest node id proposes once all seeds have told it that they belong to no cluster and have the same
+list. It forms the cluster once all of them have promised that proposal; the others join it when they learn of that.
 
-There are never two, because of what is on disk before it is said:
+There are never two clusters, because of what is on disk before it is sent:
 
-- A directory counts its attempts, and each start and each proposal that is let go begins a new one. So a number names
-  one proposal, and whoever says a higher one will never form what it proposed before.
-- A promise is let go only for a higher number of the same directory. Until then its node promises nothing else,
-  proposes nothing and comes to no other cluster.
-- Only the proposer forms the cluster, and in the attempt in which all promised.
+- A directory counts its attempts; each start and each abandoned proposal begins a new one. So a number identifies one
+  proposal, and a node that sends a higher number never forms its earlier proposals.
+- Only a higher number of the same directory replaces a promise. Until then the node promises nothing else, proposes
+  nothing and joins no other cluster.
+- Only the proposer forms the cluster, in the attempt that all have promised.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Why a node belongs to no cluster yet, in one line for people. Pure."""
+"""The reason why a node belongs to no cluster yet, as one line of text. Pure."""
 
 from collections.abc import Mapping
 

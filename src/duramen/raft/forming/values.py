@@ -1,6 +1,6 @@
-"""What nodes that form a cluster say to each other, what they keep, and what they want done. Pure values.
+"""Messages, stored state and effects of nodes that form a cluster. Pure values.
 
-Both messages are requests, and the answer to either is a hello. They may be lost, come late, twice and in any order.
+Both messages are requests; the response to either is a hello. They may be lost, delayed, duplicated and reordered.
 """
 
 from typing import NamedTuple
