@@ -1,1 +1,1 @@
-"""What a cluster agrees on: events, the state they add up to, and decisions from a request to events. Pure."""
+"""The metadata of a cluster: events, the state derived from them, and decisions from a request to events. Pure."""

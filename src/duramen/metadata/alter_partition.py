@@ -1,4 +1,4 @@
-"""Deciding on AlterPartition: a leader proposes who is in sync with it (KIP-497, KIP-841, KIP-903). Pure."""
+"""Decides AlterPartition: a leader proposes a new in-sync set (KIP-497, KIP-841, KIP-903). Pure."""
 
 from enum import Enum
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How a cluster begins, how a node that was alone brings its streams into one, and the level of features. Pure."""
+"""Bootstrap of a cluster, from empty or from the streams of a standalone node, and the feature level. Pure."""
 
 from duramen.base.errors import ClusterDiffers, RequestInvalid, UnsupportedFeature
 from duramen.metadata.events import ClusterFormed, Event, FeatureLevelChanged, PartitionChanged

@@ -1,4 +1,4 @@
-"""Deciding about streams: from the state and a wish to the events that grant it, or an error that says why not."""
+"""Decisions about streams: from state and request to the events that execute it, or to an error."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Elections that are asked for (KIP-460), and those that put leaders back where they belong. Pure."""
+"""Requested elections (KIP-460), and elections that return leadership to preferred replicas. Pure."""
 
 from collections.abc import Callable, Iterable
 

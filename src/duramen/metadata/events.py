@@ -1,4 +1,4 @@
-"""The events of the metadata log, as JSON records. Adding fields with defaults keeps old logs readable."""
+"""The events of the metadata log, as JSON records. New fields with defaults keep old logs readable."""
 
 from collections.abc import Iterable
 

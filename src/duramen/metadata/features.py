@@ -1,4 +1,4 @@
-"""What a cluster does only once all its nodes know how: each is in force from a feature level on. Pure."""
+"""Features that need support of all nodes of a cluster: each is active from a feature level on. Pure."""
 
 from enum import IntEnum
 from typing import Final

@@ -1,4 +1,4 @@
-"""A node is gone, is back, or is about to stop: what that means for the partitions that it holds. Pure."""
+"""The effects on partitions when one of their nodes is fenced, is unfenced, or is about to stop. Pure."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""Deciding on a heartbeat: is the node to be fenced, unfenced, drained, or told to go (KIP-631). Pure."""
+"""Decides a heartbeat: whether the node is fenced, unfenced, drained, or may stop (KIP-631). Pure."""
 
 from typing import NamedTuple
 

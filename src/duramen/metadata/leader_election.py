@@ -1,14 +1,15 @@
-"""What a partition comes to once something happened to it or its nodes: one rule for all causes. Pure.
+"""Elects the leader of a partition after a change of it or of its nodes: one rule for all causes. Pure.
 
-Leaders are chosen from those in sync, else from the eligible leader replicas of KIP-966, else there is none.
+The leader is elected from the in-sync set, otherwise from the eligible leader replicas of KIP-966; otherwise there is
+none.
 
-A replica is eligible that left the in-sync set when fewer than `min.insync.replicas` stayed in it, or while there were
-fewer: from then on the high watermark did not rise, so it lacks nothing that was acknowledged. The set is emptied as
-soon as there are enough in sync again. A node that is fenced is in no in-sync set: the last one of a partition becomes
-eligible too, and the partition waits for it.
+A replica is eligible if it left the in-sync set when fewer than `min.insync.replicas` stayed in it, or while there were
+fewer: from then on the high watermark did not rise, so it has every acknowledged record. The set of eligible replicas
+is cleared as soon as enough are in sync again. A fenced node is in no in-sync set: if it was the last one of a
+partition it becomes eligible too, and the partition waits for it.
 
-Another leader epoch begins with another leader, and with a replica that is added: its node may have had one before, and
-what that one said was on its disk may still be on its way to the leader.
+The leader epoch changes with the leader, and when a replica is added: the node may have had an earlier replica, and
+reports about that one's disk may still be in transit to the leader.
 """
 
 from typing import NamedTuple

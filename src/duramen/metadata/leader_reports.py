@@ -1,7 +1,7 @@
-"""What nodes report: a follower, that its leader does not answer; a node, that its replica is damaged. Pure.
+"""Reports of nodes: that a partition's leader does not answer a follower, or that a replica is damaged. Pure.
 
-Enough followers, in a short time, depose a leader. These reports are not in the log: a controller that begins to lead
-knows of none.
+Enough followers that report in a short time depose a leader. Reports are not in the log: a new active controller has
+none.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The nodes of a cluster as the metadata log has them: registrations, and whether each is fenced or draining. Pure."""
+"""The nodes of a cluster in the metadata log: registrations, fencing and draining. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

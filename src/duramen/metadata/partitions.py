@@ -1,7 +1,7 @@
-"""The replicas of partitions as the metadata log has them: who holds one, who leads, who is in sync. Pure.
+"""The replicas of partitions in the metadata log: assignment, leader, in-sync set. Pure.
 
-Two things are kept beside them because a node with ten thousand partitions must not cost a walk over all: which
-partitions a node is a replica of, and how many it leads.
+Two indexes are kept beside them, because a change of a node with ten thousand partitions must not scan all: the
+partitions of which a node has a replica, and the number that it leads.
 """
 
 from collections.abc import Container, Iterator, Mapping

@@ -1,6 +1,6 @@
-"""Where the replicas of new partitions go: over racks as evenly as can be, then where there are fewest. Pure.
+"""Places the replicas of new partitions: as evenly over racks as possible, then on the nodes with the fewest. Pure.
 
-The same state and wish lead to the same placement.
+The same state and request always give the same placement.
 """
 
 from collections.abc import Iterator, Sequence

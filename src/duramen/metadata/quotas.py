@@ -1,4 +1,4 @@
-"""Deciding about client quotas: whose they are, which there are, and which of them a filter finds (KIP-546). Pure."""
+"""Decides about client quotas: their entities, the existing ones, and the matches of a filter (KIP-546). Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Reassignments (KIP-455): replicas come, and others go once those are in sync; or none of it after all. Pure."""
+"""Reassignments (KIP-455): new replicas are added, old ones removed once the new are in sync; or cancelled. Pure.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,8 @@
-"""Plans that spread replicas and leaders over nodes: what moves where, and why, and what of it is next. Pure.
+"""Plans that spread replicas and leaders over nodes: the moves, their reasons, and their order. Pure.
 
-A plan is made first and shown; carrying it out is a reassignment of each of its moves, some at a time. It moves as
-little as it can: replicas only from nodes that have to give them up, that share a rack with another of the partition
-where a rack is free of it, or that have more than others; who leads is a matter of the order of the replicas, which
-moves nothing.
+A plan is made and shown first; to execute it, each of its moves becomes a reassignment, a few at a time. It moves as
+little as possible: replicas only leave nodes that are to be emptied, that share a rack with another replica although a
+rack is free, or that have more than others. Leadership follows the order of the replicas and moves no data.
 """
 
 import math

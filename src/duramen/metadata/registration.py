@@ -1,11 +1,11 @@
-"""Deciding about registrations: who may take part as which node, and what its coming means for what it held. Pure.
+"""Decides about registrations: whether a node may register, and the effects on the replicas that it has. Pure.
 
-A node is its id and the UUID of its data directory. Its process holds the directory alone, so another process with the
-same directory is a restart, and the one before it is gone. Another directory under the same id is a disk that holds
-nothing of what the id stood for: it is taken only once the old one is silent.
+A node is its id and the UUID of its data directory. Its process locks the directory, so another process with the same
+directory is a restart, and the earlier process has ended. Another directory under the same id is a disk without the
+data of that id: it is accepted only once the old one is silent.
 
-A directory that is put back to what it was some time ago lacks what it had acknowledged since, and would be trusted
-with it. So it keeps under which incarnations it took part: one that does not know the last of them is an older copy.
+A directory restored to an older state lacks records that it had acknowledged, and would still be trusted with them. So
+the directory records the incarnations under which it took part: one that lacks the last of them is an older copy.
 """
 
 from typing import NamedTuple

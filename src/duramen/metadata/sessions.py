@@ -1,4 +1,6 @@
-"""The sessions of nodes: who was heard when, and who has been silent for too long (KIP-631). Pure: time is handed in.
+"""The sessions of nodes: the last heartbeat of each, and those that timed out (KIP-631).
+
+Not in the log: a new active controller gives every connected node a full session.
 
 Not in the log: a controller that begins to lead gives every node that is connected a whole session.
 """

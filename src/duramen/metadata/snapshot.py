@@ -1,4 +1,4 @@
-"""The controller's state as a snapshot (KIP-630): events that add up to it. Pure."""
+"""The controller's state as a snapshot (KIP-630): events that produce it. Pure."""
 
 from collections.abc import Iterator
 from typing import Final

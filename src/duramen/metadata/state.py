@@ -1,4 +1,4 @@
-"""What the metadata log adds up to. Applying the same events in the same order gives the same state."""
+"""The state derived from the metadata log. Applying the same events in the same order gives the same state."""
 
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What the configs of a stream say about its replicas. Pure.
+"""The configs of a stream about its replicas. Pure.
 
-They come from the metadata log alone, from the stream or from what was changed for every node, never from the file or
-the environment of one: every node has to count by the same numbers, or an acknowledgement means two things.
+They come only from the metadata log, from the stream or from a change for every node, never from the file or
+environment of one node: every node has to use the same numbers, or an acknowledgement means two things.
 """
 
 from collections.abc import Mapping

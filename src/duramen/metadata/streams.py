@@ -1,7 +1,7 @@
-"""Streams of a cluster: created, grown and configured together with the replicas of their partitions. Pure.
+"""Streams of a cluster: created, extended and configured together with the replicas of their partitions. Pure.
 
-What these return is one proposal: a stream without replicas would be one of a node that is alone, and a replica that is
-eligible by an old config must not be under a new one.
+These functions return one proposal, for two reasons. A stream without replicas would be one of a standalone node, and a
+replica that is eligible under an old config must not be under a new one.
 """
 
 from collections.abc import Mapping, Sequence

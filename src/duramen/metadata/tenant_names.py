@@ -1,6 +1,6 @@
-"""Names of the inventory's tenants: reserved here, so that no stream and no queue is called as their topics are. Pure.
+"""Reserved names of the inventory's tenants: no stream and no queue may have the name of one of their topics. Pure.
 
-A topic of the inventory is called `tenant.namespace.topic` in Kafka. A tenant is made once its name is reserved.
+Kafka clients see a topic of the inventory as `tenant.namespace.topic`. A tenant is created once its name is reserved.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Names of topics that are queues: they begin with the prefix of their space, and no stream may be called so. Pure."""
+"""Reserved prefixes of queues' topics: such a topic starts with the prefix of its space, and no stream may. Pure."""
 
 from collections.abc import Mapping
 
