@@ -1,4 +1,4 @@
-"""Keyed streams: what counts, what a snapshot shows, what may be dropped. Pure. Decisions: docs/adr/keyed-views.md.
+"""Keyed streams: visible records, snapshots, and what compaction may drop. Pure. Decisions: docs/adr/keyed-views.md.
 
 The *view* of a partition is a function of its log up to a position C, which is never above the high watermark:
 
@@ -7,6 +7,6 @@ The *view* of a partition is a function of its log up to a position C, which is 
     live      one bit an offset: it counts below C, and nothing below C supersedes it
     S0        the oldest snapshot that may still be opened
 
-A record counts at its own offset; in a transaction, at the offset of the commit marker. A snapshot S is one integer, as
-Kafka's offsets are: it has what counts below S, and of each key the record with the highest offset.
+A record counts at its own offset; in a transaction, at the offset of the commit marker. A snapshot S is one integer,
+like Kafka's offsets: it contains what counts below S, and for each key shows the record with the highest offset.
 """

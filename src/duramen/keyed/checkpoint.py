@@ -1,4 +1,4 @@
-"""A view's checkpoint: where it stands, and all of it but its written pages. Two generations are kept. Pure.
+"""A view's checkpoint: its position and everything except its written pages. Two generations are kept. Pure.
 
 8 bytes magic, uint32 CRC-32C of what follows, msgpack:
 generation, stream id, partition, hash, secret, base, position, epoch of the record before it, S0, horizon,

@@ -1,4 +1,4 @@
-"""Which records count, and in which order: those of transactions at their commit marker. Pure."""
+"""The order in which records count: those of transactions at their commit marker. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

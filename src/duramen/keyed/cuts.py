@@ -1,4 +1,4 @@
-"""Where a snapshot over several partitions, of one keyed stream or of several, is cut. Pure."""
+"""Consistent ends of a snapshot over several partitions, of one or more keyed streams. Pure."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar

@@ -1,8 +1,8 @@
-"""What compaction of a keyed stream may drop: what is dead as of S0, and tombstones that are old enough. Pure.
+"""What compaction of a keyed stream may drop: superseded records as of S0, and old enough tombstones. Pure.
 
-No key is looked at. A record may go where it counts below S0 and something supersedes it there. A tombstone that is
-its key's newest may go once readers have had `delete.retention.ms`, and once every older record of its key has gone
-from the segments before it, which are cleaned first: else an older one would be the newest again.
+No key is read. A record may be dropped if it counts below S0 and is superseded there. A tombstone that is its key's
+newest record may be dropped after `delete.retention.ms`, once every older record of its key is gone from the earlier
+segments, which are cleaned first; otherwise an older record would become the newest again.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Batches made anew of the records that a snapshot shows, in plain Python: the native function's reference. Pure."""
+"""Builds batches of the records that a snapshot shows, in plain Python: the native function's reference. Pure."""
 
 import struct
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""`latest` in files: what is committed is gathered, and entered in rounds, one partition after another. Pure.
+"""`latest` in files: collects committed records and enters them in rounds, one partition at a time. Pure.
 
-Memory holds one partition at a time, and 24 bytes of each record that is gathered. A partition is written beside the
-old one; the view's checkpoint names the new ones together with the position of the round's end. Whatever fails or ends
-before that leaves the old ones: a round goes on with the partition at which it failed.
+Memory holds one partition at a time, and 24 bytes per collected record. A partition is written beside the old one; the
+view's checkpoint names the new ones together with the end position of the round. A failure before that leaves the old
+ones in force: the round continues with the partition at which it failed.
 """
 
 from array import array

@@ -1,9 +1,9 @@
-"""S0 of one replica of a keyed partition: what it refuses, what is on its disk, and what all who may lead have. Pure.
+"""S0 of one replica of a keyed partition: the refused snapshots, the value on disk, and the agreed value. Pure.
 
-The leader raises S0. It travels with the high watermark; replicas put it on their disks and report what is there. Only
-what each replica that may lead has reported is *agreed*, and only so far does compaction go: so no later leader opens a
-snapshot of which another replica has dropped records. And a leader opens none that a replica which may lead after it
-would refuse: it has S0 at least where the highest report is, before it lets anybody hold a snapshot open.
+The leader raises S0. It travels with the high watermark; replicas store it on disk and report the stored value. Only
+the value that every replica eligible for leadership has reported is *agreed*, and compaction goes no further: so no
+later leader opens a snapshot of which another replica has dropped records. A leader also opens no snapshot that an
+eligible replica would refuse: its S0 is at least the highest report before it lets a client hold a snapshot open.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Hashes of keys, keyed with a secret: 64 bits, of which the slot comes, and 24 of the other half.
+"""Keyed hashes of keys: 64 bits, which select the slot, and 24 bits of the other half. The secret is per view.
 
-With a hash that is known, a producer could make keys that collide, or that are all looked for in one place.
+With a public hash, a producer could construct keys that collide or that all map to one place.
 """
 
 import struct

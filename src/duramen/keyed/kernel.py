@@ -1,7 +1,7 @@
-"""The loops over records, as a port: the native package's, or their twins in Python. Pure.
+"""The loops over records, as a port: the native package's functions or their Python twins. Pure.
 
-All buffers are memory that the caller keeps: words of 64 bits for tables, of 32 bits for distances, bytes for bits.
-While a call runs nobody else touches them.
+All buffers belong to the caller: 64-bit words for tables, 32-bit words for distances, bytes for bits. During a call no
+other code touches them.
 """
 
 from collections.abc import Sequence

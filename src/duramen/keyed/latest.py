@@ -1,8 +1,8 @@
-"""`latest`: of each key the offset of its newest record, in partitions that grow one by one. Pure.
+"""`latest`: the offset of the newest record of each key, in partitions that grow one by one. Pure.
 
-A slot has 16 bytes: 88 bits of the key's hash and the offset, counted from the table's base. Two keys with the same 88
-bits are taken for one: by chance once in 10^11 tables of 50 million keys, and nobody can make it happen who does not
-know the secret.
+A slot has 16 bytes: 88 bits of the key's hash, and the offset relative to the table's base. Two keys with the same 88
+bits count as one: by chance in one of 10^11 tables of 50 million keys, and only somebody who knows the secret can cause
+it.
 """
 
 from typing import Final

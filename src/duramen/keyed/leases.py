@@ -1,4 +1,4 @@
-"""Leases: snapshots that somebody holds open. Each has an end; the oldest one holds S0 back. Pure."""
+"""Leases: snapshots that clients hold open. Each has an end; the oldest one holds S0 back. Pure."""
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence

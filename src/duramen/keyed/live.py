@@ -1,6 +1,6 @@
-"""`live`: one bit an offset, as of a position: it counts below that, and nothing that does supersedes it. Pure.
+"""`live`: one bit per offset as of a position: the record counts below it and nothing below it supersedes it. Pure.
 
-Pieces of 8 Mi offsets; one in which nothing lives is left out.
+Pieces of 8 Mi offsets; a piece without live records is omitted.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Batches of a live topic: what `Extract` takes out of a log, without producers, and empty ones for holes. Pure."""
+"""Batches of a live topic: those that `Extract` builds from a log, and empty ones for holes. Pure.
+
+Pure.
+"""
 
 import struct
 from typing import Final

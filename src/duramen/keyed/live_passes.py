@@ -1,4 +1,4 @@
-"""Passes of readers over a partition of a live topic: where each ends, and which tombstones are kept for it. Pure."""
+"""Passes of readers over a partition of a live topic: the end of each, and the tombstones kept for it. Pure."""
 
 from collections.abc import Hashable
 from typing import Final, NamedTuple

@@ -1,6 +1,6 @@
-"""The native package's loops, behind the same signatures as their twins in `plain`.
+"""The native package's loops, with the same signatures as their twins in `plain`.
 
-They run without the GIL: while a call runs nobody may touch the buffers that it was given.
+They run without the GIL: during a call no other code may touch its buffers.
 """
 
 from collections.abc import Sequence

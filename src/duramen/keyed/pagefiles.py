@@ -1,10 +1,10 @@
-"""Where a view lies on disk: pages of `prev` in files of their own, and two generations of its checkpoint.
+"""A view's files on disk: pages of `prev`, and two generations of its checkpoint.
 
     prev-00000000000000000012   a page, written once, synced before the checkpoint that names it
     table-00000000000000000034  a partition of a table in files: uint32 CRC-32C of what follows, its words
     view.0, view.1              checkpoints, written in turn: the older one is replaced
 
-Every call is blocking but for `get` of what was just put: they are made in jobs.
+Every call blocks, except `get` of a page that was just put: they are made in jobs.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The loops over records in plain Python: the reference of the native ones, and what runs where there is no package."""
+"""The loops over records in plain Python: the reference of the native ones, and the fallback without the package."""
 
 from collections.abc import Sequence
 from typing import Final

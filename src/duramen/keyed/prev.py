@@ -1,7 +1,7 @@
-"""`prev`: for each record, in the order in which records count, how far back the one is that it supersedes. Pure.
+"""`prev`: for each record, in counting order, the distance back to the record that it supersedes. Pure.
 
-It lies in pages of 65,536 distances, which are written once. Beside the distances a page has runs of records that
-follow one another, with the offset at which they count, and the distances that do not fit.
+It is stored in pages of 65,536 distances, each written once. A page also has runs of consecutive records with the
+offset at which they count, and the distances that do not fit.
 
     page:  uint32 CRC-32C of what follows, uint32 counts of runs, distances, far ones
            runs: int64 first offset, count, offset of the marker at which they count or -1

@@ -1,4 +1,4 @@
-"""The table of keys in files, in plain Python: rows of batches, which are entered later, partition by partition."""
+"""The table of keys in files, in plain Python: rows from batches, entered later, partition by partition."""
 
 from array import array
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where a view stood at which time: so an age becomes a position. Pure."""
+"""Samples of a view's position over time, which convert an age to a position. Pure."""
 
 from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Keys of batches in plain Python, walked batch by batch, and where they go: the reference of the native loops."""
+"""Extracts keys from batches in plain Python, with their table partitions: the reference of the native loops."""
 
 from typing import Final
 

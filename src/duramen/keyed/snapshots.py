@@ -1,4 +1,4 @@
-"""Which snapshots and increments can be had of a view. Pure."""
+"""The snapshots and increments that a view can serve. Pure."""
 
 from typing import NamedTuple
 

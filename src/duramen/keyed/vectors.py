@@ -1,4 +1,4 @@
-"""The loops over records that numpy runs quicker than plain Python: the bits. The others are those of `plain`."""
+"""The loops over bits, which numpy runs faster than plain Python. The other loops are those of `plain`."""
 
 from typing import Final
 

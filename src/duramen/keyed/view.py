@@ -1,4 +1,4 @@
-"""The view of one partition: its records applied in the order in which they count, and what snapshots show. Pure."""
+"""The view of one partition: applies its records in counting order and answers snapshot reads. Pure."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
