@@ -1,7 +1,7 @@
-"""Server-side assignors: who of a group gets which partition. Pure; for groups of every kind that assign so.
+"""Server-side assignors for groups of every kind: they assign partitions to members. Pure.
 
-Both give every partition of a topic that somebody subscribes to to one subscriber, and no other. `uniform` (KIP-848)
-balances and keeps as much as it can of what members had; `range` gives each member a run of every topic's partitions.
+Both give every subscribed partition to exactly one subscriber. `uniform` (KIP-848) balances and keeps as many
+assignments as possible; `range` gives each member a run of every topic's partitions.
 """
 
 import heapq

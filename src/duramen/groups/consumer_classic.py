@@ -1,8 +1,8 @@
-"""Members of the classic protocol inside a group of the consumer protocol, while a group goes over to it (KIP-848).
+"""Members of the classic protocol in a group of the consumer protocol, during a migration (KIP-848).
 
-JoinGroup brings what a member wants and has, and leads it one step on; SyncGroup gives it what it may read now;
-Heartbeat tells it to join again where there is more to give up or to get. Nobody waits and nobody leads: the broker
-assigns, and each goes on at its own pace.
+JoinGroup carries a member's subscription and owned partitions, and advances its reconciliation by a step; SyncGroup
+returns its usable partitions; Heartbeat tells it to rejoin if it has partitions to revoke or to receive. No member
+waits and none leads: the broker assigns, and each member continues at its own pace.
 """
 
 from typing import Final

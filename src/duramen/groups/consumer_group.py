@@ -1,10 +1,9 @@
-"""A group of the consumer protocol (KIP-848): the broker assigns, members follow heartbeat by heartbeat.
+"""A group of the consumer protocol (KIP-848): the broker assigns, members reconcile heartbeat by heartbeat.
 
-A member joins with epoch 0, says what it wants and, with every heartbeat, what it has. A change of what members want
-or of what topics there are puts the group into a new epoch; the assignor makes the target of that epoch; each member
-is led to it (`reconciling`). The group is told what happens and what time it is; what it changes it leaves as records
-(`consumer_table`), and an answer may go out once those are durable. It never waits; `next_deadline_ms` says when it
-wants to be told that time has passed.
+A member joins with epoch 0 and its subscription, and reports its partitions with every heartbeat. A change of
+subscriptions or topics starts a new group epoch; the assignor computes that epoch's target, and each member moves to it
+(`reconciliation`). The caller passes events and the time. Changes become records (`consumer_table`), and a response may
+be sent once these are durable. The group never waits; `next_deadline_ms` is when it needs the time again.
 """
 
 from collections import Counter

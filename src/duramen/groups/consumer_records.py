@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` that keep groups of the consumer protocol, byte for byte as Apache Kafka's.
+"""Records of `__consumer_offsets` for groups of the consumer protocol, byte for byte as Apache Kafka's.
 
     key    int16 kind, string group, then for 5, 7 and 8 string member, for 16 string regular expression;
            strings have an int16 length

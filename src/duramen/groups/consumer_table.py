@@ -1,6 +1,6 @@
-"""What a group of the consumer protocol is: its members, its target and who has which partition, with their records.
+"""The state of a group of the consumer protocol: members, target, current assignments, and their records.
 
-Every change leaves the record that says it; a table that takes in another's records in any order is the same table.
+Every change produces the record that stores it; a table that applies another's records in any order is equal to it.
 """
 
 from typing import Final

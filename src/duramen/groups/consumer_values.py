@@ -1,4 +1,4 @@
-"""What goes into the state machine of a group of the consumer protocol (KIP-848) and comes out. Values only."""
+"""Inputs and outputs of the state machine of a consumer-protocol group (KIP-848). Values only."""
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum

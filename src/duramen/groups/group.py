@@ -1,9 +1,9 @@
 """One consumer group under Kafka's classic protocol: joining, assigning, heartbeats, leaving.
 
-A group is told what happens and what time it is, and answers with effects: replies to requests that waited,
-and the wish to have its state stored. It never looks at a clock and never waits; `next_deadline_ms` says when
-it wants to be told that time has passed. Sources: the Kafka protocol guide; KIP-62 (rebalance timeout), KIP-134
-(initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-800 (reasons), KIP-814 (skipping assignment).
+The caller passes events and the time; the group returns effects: responses to waiting requests, and requests to store
+its state. It never looks at a clock and never waits; `next_deadline_ms` is when it needs the time again. Sources: the
+Kafka protocol guide; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member
+ids), KIP-800 (reasons), KIP-814 (skipping assignment).
 """
 
 from typing import Final

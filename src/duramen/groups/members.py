@@ -1,4 +1,4 @@
-"""The members of a group: who they are, under which ids they are known, and what they have in common."""
+"""The members of a group: their state, their member and instance ids, and their common protocols."""
 
 from collections.abc import Iterator
 from typing import Final

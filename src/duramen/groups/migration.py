@@ -1,7 +1,7 @@
-"""Groups that go over from the classic protocol to the consumer protocol, and back (KIP-848). Pure.
+"""Migration of groups from the classic protocol to the consumer protocol, and back (KIP-848). Pure.
 
-A classic group of consumers is taken over when the first member joins with the consumer protocol; when the last such
-member is gone, those that are left make a classic group again, which rebalances.
+A classic group of consumers is converted when the first member joins with the consumer protocol. When the last such
+member leaves, the remaining ones form a classic group again, which rebalances.
 """
 
 from typing import NamedTuple

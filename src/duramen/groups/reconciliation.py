@@ -1,7 +1,7 @@
-"""One member's step towards its target: what it may use now, what it has to give up first. Pure (KIP-848).
+"""One member's step towards its target: partitions that it may use now, and those to revoke first. Pure (KIP-848).
 
-A partition is given to a member only once nobody else has it, and a member goes on to the target's epoch only once it
-has given up what is not its own any more: so no two members ever have a partition in their hands.
+A member gets a partition only once no other member has it, and reaches the target's epoch only once it has revoked
+every other partition: so no two members ever hold the same partition.
 """
 
 from collections.abc import Callable

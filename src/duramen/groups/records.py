@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`, byte for byte as Apache Kafka writes them, so that its tools can read them.
+"""Records of `__consumer_offsets`, byte for byte as Apache Kafka's, so that its tools can read them.
 
     key    int16 version   0, 1: offset commit: string group, string topic, int32 partition
                            2: group metadata: string group

@@ -1,4 +1,4 @@
-"""The assignor `simple` of share groups: every partition to at least one member, members to share it evenly. Pure."""
+"""The assignor `simple` of share groups: every partition has at least one member, spread evenly. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID

@@ -1,8 +1,8 @@
-"""The members of a share group (KIP-932): who is there, what each reads, and in which epoch. Pure.
+"""The members of a share group (KIP-932): membership, assignments, epochs. Pure.
 
-A member says with every heartbeat in which epoch it believes itself to be. Every change of members, of what they want
-or of the topics makes a new epoch of the group with a new assignment; a member is in it with its next heartbeat, for
-nobody has to give anything up first.
+Every heartbeat of a member carries the epoch that it knows. Every change of members, subscriptions or topics starts a
+new group epoch with a new assignment. A member enters it with its next heartbeat, because nothing has to be revoked
+first.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The record of `__consumer_offsets` that keeps what a share group reads, byte for byte as Apache Kafka writes it.
+"""The record of `__consumer_offsets` with the topics of a share group, byte for byte as Apache Kafka's.
 
     key    int16 15, string group
     value  int16 version 0, then a flexible message: the table below

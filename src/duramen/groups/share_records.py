@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`, byte for byte as Apache Kafka writes them, so that its tools can read them.
+"""Records of `__share_group_state`, byte for byte as Apache Kafka's, so that its tools can read them.
 
     key    int16 type, 0: snapshot, 1: update; string group, uuid topic, int32 partition
     value  int16 version 0, then a flexible message; the tables below have its fields

@@ -1,10 +1,10 @@
-"""Of a consumer's subscription, which is opaque to brokers otherwise: which topics it names.
+"""The topics in a consumer's subscription, which is otherwise opaque to brokers.
 
     int16 version, array of string topics, nullable bytes user data, from 1 on owned partitions, then more
     https://kafka.apache.org/protocol (ConsumerProtocolSubscription)
 
-A static member that comes back owns nothing yet, so its subscription differs from the one it had; what counts
-is whether it wants the same topics.
+A static member that rejoins owns nothing yet, so its subscription differs from its previous one. Only a change of its
+topics counts.
 """
 
 import struct

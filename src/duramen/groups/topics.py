@@ -1,4 +1,4 @@
-"""Topics as groups see them: names, ids, numbers of partitions. Values only; groups of every kind use them."""
+"""Topics as groups see them: names, ids, numbers of partitions. Values only; used by groups of every kind."""
 
 import hashlib
 from collections.abc import Iterable

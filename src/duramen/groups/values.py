@@ -1,4 +1,4 @@
-"""What goes into a group's state machine and comes out of it: requests, results, effects, snapshots. Values only."""
+"""Inputs and outputs of a group's state machine: requests, results, effects, snapshots. Values only."""
 
 from collections.abc import Sequence
 from enum import StrEnum
