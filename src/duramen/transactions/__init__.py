@@ -1,4 +1,4 @@
-"""The coordinator's side of transactions (KIP-98, KIP-360, KIP-890): states, what leads from one to the next, records.
+"""The coordinator's side of transactions (KIP-98, KIP-360, KIP-890): states, transitions, records.
 
-Pure: it is handed requests and the time, and says what the transaction is then.
+Pure: takes requests and the time, and returns the new state of the transaction.
 """

@@ -1,11 +1,11 @@
-"""What is decided about the batches of a query, and what follows for each attempt. Pure.
+"""Decisions about the batches of a Spark query, and their effect on each attempt. Pure.
 
-A query's runs have rising numbers. Only its newest run decides, each batch once and in rising order. The decision names
-the attempts that won: they are committed, and every other attempt of the batch, of one before it or of an older run is
-aborted. What is decided of an attempt never changes: therefore the next batch is decided only when every attempt that
-won the one before is committed.
+A query's runs have increasing numbers. Only its newest run decides, each batch once and in increasing order. The
+decision names the winning attempts, which are committed; all other attempts of the batch, of earlier batches and of
+older runs are aborted. A decision never changes: therefore the next batch is decided only when all winning attempts of
+the previous one are committed.
 
-Each function takes the query as it is and returns what it is then; what changes nothing returns None.
+Each function takes the query's state and returns the new state, or None if nothing changes.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,7 @@
-"""From one state of a transaction to the next, as Kafka's coordinator decides it (KIP-98, KIP-360, KIP-890). Pure.
+"""State transitions of a transaction, as Kafka's coordinator decides them (KIP-98, KIP-360, KIP-890). Pure.
 
-Every function takes the transaction as it is and returns what it is then; what changes nothing returns None. A new
-producer id comes from outside: `wants_producer_id` says when one has to be brought.
+Every function takes the transaction's state and returns the new state, or None if nothing changes. The caller supplies
+new producer ids: `wants_producer_id` tells when one is needed.
 """
 
 from collections.abc import Collection

@@ -1,10 +1,10 @@
-"""Records about queries in `__transaction_state`, beside those of transactional ids.
+"""Records about Spark queries in `__transaction_state`, beside those of transactional ids.
 
     key    int16 version 10000: string name, `__spark/<query>`
     value  int16 version 0: MessagePack array of the run's number, the names of the newest runs, the batch, the run that
            decided it, its digest, an array of [partition, attempt] that won, and the time of the change (ms)
 
-A null value is a tombstone. Apache Kafka's tools show a key of a version that they do not know as unknown.
+A null value is a tombstone. Apache Kafka's tools show keys of an unknown version as unknown.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`, byte for byte as Apache Kafka writes them, so that its tools can read them.
+"""Records of `__transaction_state`, byte for byte as Apache Kafka's, so that its tools can read them.
 
     key    int16 version 0: string transactional id
     value  int16 version 0, 1: int64 producer id, int16 epoch, int32 timeout (ms), int8 state, nullable array of topics:

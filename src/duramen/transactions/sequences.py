@@ -1,8 +1,8 @@
-"""Commit sequences: one for each transaction whose end is decided, the same in all its markers. Pure.
+"""Commit sequences: one for each decided transaction, the same in all its markers. Pure.
 
-A sequence is the time of the decision in microseconds, shifted by 12 bits, with the number of the partition of
-`__transaction_state` in them: coordinators need not ask each other to give different ones. Those of a coordinator
-rise, whatever its clock does, and so do those of a transactional id, for they lie with it in that partition.
+A sequence is the time of the decision in microseconds, shifted by 12 bits, which hold the partition number in
+`__transaction_state`: coordinators choose different ones without communication. The sequences of a coordinator
+increase, whatever its clock does. So do those of a transactional id, because they are stored with it in that partition.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""What a transactional id is in the coordinator's eyes. Values only."""
+"""The state of a transactional id at the coordinator. Values only."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
