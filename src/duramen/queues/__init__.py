@@ -1,5 +1,5 @@
-"""Light queues: what the log of a shard says, and the rows of its view. Pure.
+"""Light queues: the records of a shard's log, and the rows of its view. Pure.
 
-`names` and `positions` are what users say, `operations` the records of the log; `runs` and `rows` are the layout of the
-view, `changes` brings records into it, `reading` reads it, `machine` decides commands.
+`names` and `positions` parse the input of users, `operations` are the log's records. `runs` and `rows` are the layout
+of the view, `changes` applies records to it, `reading` reads it, `machine` decides commands.
 """

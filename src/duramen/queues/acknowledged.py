@@ -1,7 +1,7 @@
-"""Entries that were acknowledged: the head of a queue moves over them, and what is behind it goes. Pure.
+"""Acknowledged entries: the head of a queue moves past them, and entries before the head are removed. Pure.
 
-Acknowledged entries before which others are left are kept as ranges of offsets. Two ranges are one where no entry of
-the queue is left between them: offsets are those of the shard's log, so there are gaps between the entries of a queue.
+Acknowledged entries after an unacknowledged one are kept as ranges of offsets. Two ranges merge if no entry of the
+queue lies between them: offsets are those of the shard's log, so a queue's entries have gaps between them.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,6 +1,6 @@
-"""Entries of a run as a record batch, for those who read a queue. Pure but for the native package.
+"""Entries of a run as a record batch, for responses to readers. Pure except for the native package.
 
-Each is the record that an entry is in the log, and has `duramen-queue-version` besides where it was edited.
+Each is the entry's record in the log; an edited one also has `duramen-queue-version`.
 """
 
 from typing import Final, NamedTuple

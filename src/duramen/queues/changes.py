@@ -1,7 +1,7 @@
-"""What records of a shard's log make of its view. Pure.
+"""Applies the records of a shard's log to its view. Pure.
 
-Entries of a queue that come in one step lie in as few runs as can be. An operation on an entry that was there before is
-an overlay, until a run has as many as a quarter of its entries: then it is written anew without them.
+Entries of a queue that arrive in one step share as few runs as possible. An operation on an existing entry is an
+overlay. Once a run has as many overlays as a quarter of its entries, it is rewritten without them.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Pages of all entries of a shard, read from its view: the runs of each queue as they are with all operations. Pure."""
+"""Pages of all entries of a shard, from its view: the runs of each queue with all operations applied. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Leases on entries of a shard's queues, in memory as long as its leader leads. Pure.
+"""Leases on entries of a shard's queues, in memory during its leader's term. Pure.
 
-The entries of a queue that are on their way are numbers in a `delivery.Window`, in the order in which they were first
-leased: a window has no gaps then, whatever offsets lie between the entries. What becomes of an entry is decided with a
-command and settled once the rows say so; a command that follows on the queue takes back what was not stored.
+The leased entries of a queue are numbers in a `delivery.Window`, in the order in which they were first leased: a window
+has no gaps then, whatever offsets lie between the entries. A command decides the outcome of an entry, which is settled
+once the rows have it; a later command on the queue reverts outcomes that were not stored.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Commands on the queues of a shard, and the records that they come to. Pure.
+"""Commands on the queues of a shard, and the records that they produce. Pure.
 
-Entries are put in blindly. What edits, deletes or replaces is decided on the rows of its queue, one command after the
-other, all of it or nothing.
+Entries are added without reads. Edits, deletes and replaces are decided on the rows of their queue, one command after
+the other, each entirely or not at all.
 """
 
 from collections.abc import Sequence

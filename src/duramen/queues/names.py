@@ -1,4 +1,4 @@
-"""Names of queues, and the hashes that their rows are found by. Pure."""
+"""Names of queues, and the hashes that identify their rows. Pure."""
 
 from collections.abc import Callable
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""What the records of a shard's log say. Pure.
+"""The records of a shard's log. Pure.
 
 The key of each is the queue's name. A record without the header `duramen-queue-op` is an entry:
 

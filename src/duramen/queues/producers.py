@@ -1,6 +1,6 @@
-"""Idempotent producers of queues' topics: what was sent again is not stored again. Pure.
+"""Idempotent producers of queues' topics: repeated batches are not stored again. Pure.
 
-Kept in memory of the newest pairs of producer and topic: a pair that is not known may begin with any sequence.
+The newest pairs of producer and topic are kept in memory; an unknown pair may start with any sequence.
 """
 
 from collections import OrderedDict, deque

@@ -1,7 +1,7 @@
-"""What is in a queue, read from the view of its shard. Pure.
+"""Reads entries of a queue from the view of its shard. Pure.
 
-A read begins at the queue's head and ends before the rows of the next queue, so that what was deleted beside it costs
-it nothing.
+A read starts at the queue's head and ends before the rows of the next queue, so that deleted rows of other queues cost
+nothing.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Requests that have an id: what became of them is known for some time, so that a repeat does nothing. Pure."""
+"""Requests with an id: their outcome is kept for some time, so that a repeat has no effect. Pure."""
 
 from collections.abc import Sequence
 from hashlib import blake2b

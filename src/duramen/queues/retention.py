@@ -1,8 +1,8 @@
-"""What is kept of a queue: entries so old, so many, and so many bytes at most; the oldest ones go first. Pure.
+"""Retention of a queue: by age, number of entries and bytes; the oldest entries are removed first. Pure.
 
-A queue is trimmed by a record in the shard's log, before it is read: what one read has left out comes back for none.
-How much is in a queue is counted when it is looked at, and then remembered: a look costs what is new. What was counted
-is too much where entries were deleted since, so it is counted anew before something is trimmed.
+A record in the shard's log trims a queue before it is read: entries that one read skipped appear in no later read. The
+size of a queue is counted when it is examined and then remembered: each examination costs only what is new. The
+remembered size is too large if entries were deleted since, so it is counted again before anything is trimmed.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Entries of a queue that lie side by side in its view, and how one is written. Pure.
+"""Runs: adjacent entries of a queue in its view, and their encoding. Pure.
 
     run    int64 offset of the first entry, int32 leader epoch, uint32 count, uint32 for each entry: its offset less the
            first, uint32 for each: the end of its body, bodies; an empty one is that of a deleted entry
@@ -6,7 +6,7 @@
            count and headers (uint32 size and name, int32 size and value, -1: null), int64 when it is shown, int64
            when it expires, the value, which takes the rest
 
-All numbers are little-endian. Without a version an entry has the one of its offset: it was never edited.
+All numbers are little-endian. An entry without a version was never edited; its version is its offset's.
 """
 
 import struct

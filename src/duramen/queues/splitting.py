@@ -1,4 +1,4 @@
-"""Batches of entries: the runs that they come to, and the shards that they are for. Pure but for the native package."""
+"""Splits batches of entries into runs and by shard. Pure except for the native package."""
 
 from collections.abc import Sequence
 from itertools import islice

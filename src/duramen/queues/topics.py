@@ -1,7 +1,7 @@
 """A queue as a topic of one partition, whose offsets are those of the shard's log, with gaps. Pure.
 
-A record is an entry as it is now: with its own key, and with `duramen-queue-version` where it was edited. Where
-nothing is left before the end of the queue, a batch without records carries readers on, as compaction leaves it.
+A record is the present state of an entry: with its own key, and with `duramen-queue-version` if it was edited. If no
+entry remains before the end of the queue, an empty batch moves readers forward, as after compaction.
 """
 
 from collections.abc import Iterator, Sequence
