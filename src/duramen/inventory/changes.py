@@ -1,4 +1,4 @@
-"""What the events of a shard's log make of its rows. Pure."""
+"""Applies the events of a shard's log to its rows. Pure."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence

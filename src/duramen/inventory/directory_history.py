@@ -1,4 +1,4 @@
-"""Tenants and namespaces on all nodes: the leader of shard 0 tells what is new to whoever asks. Pure."""
+"""Tenants and namespaces on all nodes: the leader of shard 0 sends each node what is new. Pure."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What the records of a shard's log say: MessagePack arrays, a number for the kind of the event first. Pure.
+"""The records of a shard's log: MessagePack arrays that start with the number of the event's kind. Pure.
 
-Shard 0 has the events of tenants and namespaces. A topic's names are events of the shards that these belong to, and
-where the topic is now is an event of the shard that made it. Events say what becomes of rows.
+Shard 0 has the events of tenants and namespaces. Each name of a topic is an event in the shard of that name; the
+present place of a topic is an event in the shard that created it. Events describe changes of rows.
 """
 
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Pages of all topics that a shard has made, as they lie in its view, and the directory. Pure."""
+"""Pages of all topics that a shard has created, as stored in its view, and the directory. Pure."""
 
 from typing import Final, NamedTuple
 

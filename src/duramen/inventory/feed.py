@@ -1,7 +1,7 @@
-"""What those who follow an entity or a prefix are told of the events of shards. Pure.
+"""Events of shards for subscribers to an entity or a prefix. Pure.
 
-A scope has keys, and so has an event: it concerns a scope where they share one. So whoever waits is found by what has
-happened, and an event is looked at by those alone whom it concerns.
+A scope has keys, and so has an event; the event belongs to a scope if they share one. So waiting subscribers are found
+by the event's keys, and an event is examined only by those it concerns.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

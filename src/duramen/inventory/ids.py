@@ -1,4 +1,4 @@
-"""The lasting ids of topics: 16 bytes that name the shard that made the topic, which renaming and moving never change.
+"""Lasting ids of topics: 16 bytes that name the creating shard; renames and moves never change them.
 
     20 bits  the shard
     68 bits  a salt of the shard: ids of another inventory are recognised

@@ -1,4 +1,4 @@
-"""The row of each name, whether it has one of its own or is in a block of names that were made together. Pure."""
+"""The row of each name, which has one of its own or is in a block of names that were created together. Pure."""
 
 from collections.abc import Container, Iterator, Sequence
 from heapq import merge

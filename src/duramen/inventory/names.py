@@ -1,7 +1,7 @@
 """Names of tenants, namespaces and topics. Pure.
 
-In Kafka a topic is called `tenant.namespace.topic`, which may have 249 characters. The three limits add up to that, so
-that no renaming and no move can make a name too long. Topics may have names that Kafka cannot carry.
+Kafka clients see a topic as `tenant.namespace.topic`, at most 249 characters. The three limits add up to that, so that
+no rename or move makes a name too long. Topics may have names that Kafka cannot represent.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Names of topics packed: in order, with a line end between two, and compressed. Pure but for the native package."""
+"""Packed names of topics: sorted, separated by line ends, and compressed. Pure except for the native package."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -1,6 +1,7 @@
-"""Policies of accounts, tenants, namespaces and topics: what may be set, and which value counts where. Pure.
+"""Policies of accounts, tenants, namespaces and topics: definitions, and the effective value. Pure.
 
-Shard 0 has those of accounts, tenants and namespaces, in memory too; a topic's own are a row of the shard that made it.
+Shard 0 stores those of accounts, tenants and namespaces, also in memory; a topic's own are a row of the shard that
+created it.
 """
 
 from collections import Counter

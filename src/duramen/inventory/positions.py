@@ -1,4 +1,7 @@
-"""Positions of the inventory as text: `epoch.offset` of each shard in order; on a standalone node offsets. Pure."""
+"""Positions of the inventory as text: `epoch.offset` per shard, in order; on a standalone node only offsets. Pure.
+
+Pure.
+"""
 
 from duramen.base.errors import RequestInvalid
 

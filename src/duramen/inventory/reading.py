@@ -1,4 +1,4 @@
-"""What names and ids lead to, and pages of names, read from the rows of all shards. Pure."""
+"""Lookups of names and ids, and pages of names, from the rows of all shards. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge

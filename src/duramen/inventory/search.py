@@ -1,7 +1,6 @@
-"""Searches of names: a prefix, a glob or a regular expression, page by page. Pure.
+"""Searches of names: by prefix, glob or regular expression, page by page. Pure.
 
-A page token is the place behind which the next page begins, and a digest of the query: names that come and go meanwhile
-shift nothing.
+A page token is the last position of the page and a digest of the query: concurrent changes of names do not shift pages.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -1,4 +1,4 @@
-"""Subjects of NATS that namespaces are bound to: a fixed beginning and a wildcard, which stands for the topic. Pure."""
+"""NATS subjects of namespaces: a fixed prefix and a wildcard for the topic. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
