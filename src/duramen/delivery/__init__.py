@@ -1,1 +1,1 @@
-"""Acquiring, redelivering and counting by an opaque position: what share groups and queues have in common. Pure."""
+"""Acquisition, redelivery and delivery counts by an opaque position, shared by share groups and queues. Pure."""

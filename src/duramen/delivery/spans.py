@@ -1,4 +1,4 @@
-"""Spans: positions side by side that are in the same state, kept as one however many they are. Pure."""
+"""Spans: adjacent positions in the same state, stored as one whatever their number. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator

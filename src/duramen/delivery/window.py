@@ -1,13 +1,13 @@
-"""The delivery window: which positions are available, acquired by whom and until when, and done with. Pure.
+"""The delivery window: available, acquired (by whom and until when) and completed positions. Pure.
 
     Available -- acquire --> Acquired -- accept --> Acknowledged
         ^                       | | `--- reject --> Archived
         `--- release, timeout --' `--- release or timeout at the limit of deliveries --> Archived
 
-The window reaches from `start`, before which nothing is delivered again, to `end`, the first position that was
-never acquired. Positions are integers in the order of delivery and mean nothing else here. What becomes of an
-acquired position is decided in two steps, so that it can be made durable in between: `decide`, `release_owner` and
-`expire` mark the positions and say what they will be; `settle` makes it so, `revert` takes it back.
+The window extends from `start`, before which nothing is delivered again, to `end`, the first position that was never
+acquired. Positions are integers in delivery order without other meaning here. The outcome of an acquired position is
+decided in two steps, so that it can be made durable in between: `decide`, `release_owner` and `expire` mark the
+positions with their outcome; `settle` applies it, `revert` discards it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
