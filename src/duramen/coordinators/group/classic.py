@@ -1,6 +1,6 @@
-"""The groups of the classic protocol: feeds their state machines, stores what they want stored, answers.
+"""Groups of the classic protocol: feeds their state machines, stores their changes, responds.
 
-Every operation ends in one call of its `done`. Times come through the clock and the deadlines.
+Every operation ends in one call of its `done`. Times come from the clock and the deadlines.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The coordinator of the groups: finds a group's kind, keeps offsets, lists, describes and deletes groups.
+"""The group coordinator: determines a group's kind, keeps offsets, lists, describes and deletes groups.
 
-What the kinds do each in its own way lies in modules of theirs (`kinds` says what they have in common). Every
-operation ends in one call of its `done`. Times come through the clock and the deadlines.
+The parts that differ by kind are in modules of their own (`kinds` defines the common interface). Every operation ends
+in one call of its `done`. Times come from the clock and the deadlines.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

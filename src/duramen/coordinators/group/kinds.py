@@ -1,8 +1,7 @@
-"""The kinds of groups there are, and which kind a group id belongs to: it names one group, of one kind.
+"""The kinds of groups, and the kind of a group id: an id names one group of one kind.
 
-Each kind is a class of its own that keeps its groups and has their records stored: `coordinators/group/classic.py` and
-others beside it. The coordinator finds them through the registry and knows what is common to them: offsets, lists,
-descriptions, deletion.
+Each kind is a class that keeps its groups and stores their records, such as `coordinators/group/classic.py`. The
+coordinator finds them through the registry and handles what they share: offsets, lists, descriptions, deletion.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,13 +1,13 @@
-"""How far groups are behind: in records, and in the time of the first record they have not committed past.
+"""The lag of groups: in records, and in the age of the first record after the committed offset.
 
-A group's coordinator tells of it, and only it: of partitions that this node leads by what is here, of others by what
-their leaders answer (`lag_elsewhere`). A partition's end is its leader's high watermark; a committed offset below the
-log's start counts from the start.
+Only a group's coordinator reports it: from local logs for partitions that this node leads, from their leaders for
+others (`remote_lag`). A partition's end is its leader's high watermark. If the committed offset is below the log's
+start, the lag counts from the start.
 
-`measure` never waits for the disk: where the header of the first such record's batch is not in memory it takes the
-largest timestamp before the index entry (one for every 64 KiB of a segment) that the batch follows, so that a lag looks
-longer than it is by what one entry spans, never shorter; where the index is not in memory either, that of the segment's
-first batch. What had to be read for it is read meanwhile, so that the next measuring has it.
+`measure` never waits for the disk. If the header of the first such record's batch is not in memory, it uses the largest
+timestamp before the batch's index entry (one for every 64 KiB of a segment), so that a lag looks longer by at most the
+span of one entry, never shorter. If the index is not in memory either, it uses the timestamp of the segment's first
+batch. Missing data is read in the background, so that the next measurement has it.
 """
 
 from collections.abc import Callable, Iterator, Sequence

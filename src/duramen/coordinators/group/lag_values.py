@@ -1,4 +1,4 @@
-"""How far a group is behind in a partition, as values."""
+"""The lag of a group in a partition, as values."""
 
 from typing import NamedTuple
 

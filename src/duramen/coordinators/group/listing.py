@@ -1,4 +1,4 @@
-"""The groups of all nodes, page by page: each lists those that it coordinates, and whoever is asked asks the others."""
+"""The groups of all nodes, page by page: the node that receives the request asks every node for those that it has."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence

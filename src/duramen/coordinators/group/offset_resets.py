@@ -1,4 +1,4 @@
-"""Moving a group without members to other offsets. The offsets are stored as a stranger's commit is."""
+"""Resets the offsets of a group without members. They are stored like a commit by a client outside the group."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

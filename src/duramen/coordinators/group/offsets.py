@@ -1,4 +1,4 @@
-"""Consumer offsets and groups as they are kept: stored and read through the coordinator runtime."""
+"""Storage of consumer offsets and groups, through the coordinator runtime."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

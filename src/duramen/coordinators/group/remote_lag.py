@@ -1,7 +1,7 @@
-"""How far groups that are coordinated here are behind in partitions that other nodes lead: what their leaders say.
+"""The lag of locally coordinated groups in partitions that other nodes lead, as their leaders report it.
 
-They are asked when somebody wants to know. Where one does not answer, what it said last counts for a minute: without a
-leader nothing is written, and behind a connection that comes again it is told what there is.
+Leaders are asked on demand. If one does not respond, its last response is used for a minute: without a leader nothing
+is written, and after a reconnect there is a new response.
 """
 
 from collections.abc import Callable, Sequence

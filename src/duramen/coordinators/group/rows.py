@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` as rows: what a batch makes of them, and how they are read. Pure.
+"""Records of `__consumer_offsets` as rows: the effect of a batch on them, and how they are read. Pure.
 
     0x06, group, topic, int32 partition     value of the offset's record
     0x07, group                             value of the classic group's record
@@ -7,9 +7,9 @@
                                             producer id, int64 offset, int32 length (-1: a tombstone), value
     0x0a, int64 producer id, row            nothing: the open transaction of that producer commits the row
 
-Strings have a uint16 length. When a transaction is committed, what it holds becomes the row; when it is aborted, that
-goes. Of two records of a key the one further on in the log counts, whichever transaction ends first: compaction keeps
-that one too.
+Strings have a uint16 length. When a transaction commits, its pending values become the rows; when it aborts, they are
+removed. Of two records of a key the later one in the log applies, whichever transaction ends first: compaction keeps
+the same one.
 """
 
 import struct

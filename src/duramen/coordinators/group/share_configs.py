@@ -1,4 +1,4 @@
-"""What a share group is configured like: its own configs over the broker's settings."""
+"""The effective configs of a share group: its own over the broker's settings."""
 
 import re
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Streams and light topics as groups see topics: what they are called, and what offsets of them are stored under.
+"""Streams and light topics as groups see them: their names, and the names under which offsets are stored.
 
-Offsets of a topic of the inventory are stored under `~` and its lasting id in hex, which no topic can be called: so
-they stay with the topic whatever it is renamed to. Offsets of every other topic are stored under its name.
+Offsets of a topic of the inventory are stored under `~` and its lasting id in hex, which no topic name can equal: so
+they stay with the topic after a rename. Offsets of every other topic are stored under its name.
 """
 
 from collections.abc import Callable, Iterable, Sequence

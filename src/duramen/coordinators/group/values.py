@@ -1,4 +1,4 @@
-"""The values that are in force for one group: its own configs over the node's settings."""
+"""The effective values of one group: its own configs over the node's settings."""
 
 from collections.abc import Mapping
 

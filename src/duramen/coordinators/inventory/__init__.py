@@ -1,1 +1,1 @@
-"""The inventory of topics at work: `shard` runs its state machines, `inventory` is what the doors ask."""
+"""The inventory of topics at run time: `shard` runs its state machines, `inventory` serves the doors."""

@@ -1,4 +1,4 @@
-"""The inventory as the doors ask it: tenants, namespaces and topics made, found, changed and removed."""
+"""The inventory as the doors use it: create, find, change and delete tenants, namespaces and topics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Policies as the doors ask them: what is set, what counts, what of quotas is used; and changes, until they count."""
+"""Policies as the doors use them: own and effective values, use of quotas, and changes that wait until effective."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Quotas of the inventory: how many topics there may be, what they may store, how fast they are written and read."""
+"""Quotas of the inventory: the number of topics, the bytes that they store, and their write and read rates."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A metadata shard of the inventory: topics are rows; tenants and namespaces are in memory too, in shard 0."""
+"""A metadata shard of the inventory: topics are rows; shard 0 also keeps tenants and namespaces in memory."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Final, TypeAlias

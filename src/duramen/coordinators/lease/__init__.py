@@ -1,1 +1,1 @@
-"""Leases on snapshots of keyed streams: `shard` is their state machine, `leases` what the broker and the doors ask."""
+"""Leases on snapshots of keyed streams: `shard` is the state machine, `leases` serves the broker and the doors."""

@@ -1,4 +1,4 @@
-"""Leases as they are stored, in `__snapshot_leases`: the key is the lease's id, the value JSON. Pure."""
+"""The records of leases in `__snapshot_leases`: the key is the lease's id, the value JSON. Pure."""
 
 from typing import Final
 from uuid import UUID

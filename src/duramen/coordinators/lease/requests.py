@@ -1,4 +1,4 @@
-"""What nodes ask each other about leases on snapshots, and the responses."""
+"""Requests between nodes about leases on snapshots, and their responses."""
 
 from typing import Annotated, Final, Literal
 

@@ -1,4 +1,4 @@
-"""A shard of a queue space: its state is rows, and in memory are those who wait for entries."""
+"""A shard of a queue space: its state is rows; requests that wait for entries are in memory."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,5 +1,6 @@
-"""The coordinator runtime, after Kafka's coordinator-common: shards are pure, the runtime stores, applies and answers.
+"""The coordinator runtime, after Kafka's coordinator-common: shards are pure; the runtime stores, applies, responds.
 
-`shard` is what a coordinator has to be, `runtime` the way in; `active` is a shard at its leader, `applying` brings a
-state to what is committed of its log, `rows` keeps states as rows with checkpoints, `transfer` brings rows to others.
+`shard` defines a coordinator kind, `runtime` is the entry point; `active` is a shard at its leader, `applying` applies
+a log's committed records to a state, `rows` stores states as rows with checkpoints, `transfer` sends rows to other
+nodes.
 """

@@ -1,4 +1,4 @@
-"""What is committed of a partition, and synced here, read piece by piece and handed to a state."""
+"""Reads a partition's committed and locally synced records piece by piece and applies them to a state."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

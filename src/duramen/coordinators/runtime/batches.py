@@ -1,4 +1,4 @@
-"""Committed batches as a state takes them: decoded, with the producer of a transaction and what ends one."""
+"""Committed batches decoded for a state, with the producer of a transaction and its end markers."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

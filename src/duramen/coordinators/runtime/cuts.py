@@ -1,4 +1,4 @@
-"""Where logs may be cut later than a checkpoint has what is below."""
+"""The offsets below which logs may be truncated, because a checkpoint has everything before them."""
 
 from collections import deque
 

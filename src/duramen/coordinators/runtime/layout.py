@@ -1,14 +1,14 @@
-"""How the rows of all states of a node and their positions lie in one store.
+"""The layout of all states' rows and positions of a node in one store.
 
     0x00, uint64 log id                         int32 leader epoch, int64 offset, uint32 generation: the position
     0x01, uint64 log id, uint32 generation      uint64 rows: an installation under way
     0x02, uint64 log id, uint32 generation, key value
 
-The generation in the position says which rows count. What replaces a whole state is written as a new generation, and
-counts from the write on that puts it into the position. A number is never used twice: it is larger than those of the
-position and of the installations, and the largest is only removed with a larger one. Every write has the position
-or the count that it begins at, and changes nothing where the store has another: so a crash or a restoration, which
-take the store back to an earlier state as a whole, never mix two of them. Rows of other generations and of deleted
+The generation in the position determines which rows are valid. A replacement of a whole state is written as a new
+generation, and becomes valid with the write that puts it into the position. Numbers are never reused: a new one is
+larger than those of the position and of installations, and the largest is only removed with a larger one. Every write
+names the position or count at which it begins, and changes nothing if the store has another: so a crash or a restore,
+which return the store as a whole to an earlier state, never mix two states. Rows of other generations and of deleted
 logs are swept.
 """
 

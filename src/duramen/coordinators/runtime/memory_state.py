@@ -1,4 +1,4 @@
-"""The state of a shard that is in memory: nothing of it is kept beside the log."""
+"""A shard's state in memory: it is stored only in the log."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The state of one log that is rows: applied in jobs, or at once where the log has all that it is made of."""
+"""A log's state as rows: applied in jobs, or immediately if the log has everything that it is built from."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What a kind of coordinator is to the runtime: pure state machines, one for each partition of a stream."""
+"""The interface of a coordinator kind to the runtime: pure state machines, one for each partition of a stream."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar

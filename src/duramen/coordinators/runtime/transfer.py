@@ -1,7 +1,7 @@
-"""A replica whose log begins behind its state gets the rows as of another's checkpoint: batches, page by page.
+"""Transfers another replica's checkpoint rows to a replica whose log starts after its state: batches, page by page.
 
-Each page is a record batch with its CRC, a record a row, numbered from the first row of all on; the last page says the
-position, and how many rows there are.
+Each page is a record batch with its CRC and a record per row, numbered from the first row of the checkpoint. The last
+page has the position and the number of rows.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Rows that are applied at once, and written to their store a little later, in order and in whole batches."""
+"""Rows that are applied immediately and written to their store a little later, in order and in whole batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge

@@ -1,4 +1,4 @@
-"""Who leads a partition of `__share_group_state` answers for its states: requests become commands of its shard."""
+"""The share coordinator: the leader of a partition of `__share_group_state` turns requests into shard commands."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

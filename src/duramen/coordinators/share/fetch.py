@@ -1,6 +1,6 @@
-"""Share fetches: records that a consumer acquires, at once or as soon as there are some or somebody lets go of some.
+"""Share fetches: acquires records for a consumer, immediately or once records are written or released.
 
-What is acquired has to be cut along batches, so what is read is looked at before it goes out: an answer has at most
+Acquired ranges have to be cut along batches, so records are examined before they are sent: a response has at most
 `LARGEST_ANSWER_BYTES` of records, or one batch that is larger.
 """
 

@@ -1,8 +1,7 @@
-"""Which partitions each share group has a share of: records of `__consumer_offsets`, kept by the group's coordinator.
+"""The partitions of each share group: records of `__consumer_offsets`, kept by the group's coordinator.
 
-A partition stands in the record before its state is stored, and until the state is gone: what a change that was not
-brought to its end has left is found again, and every step may be repeated, by this coordinator only as long as there is
-no other.
+A partition is in the record before its state is stored, and until the state is deleted. So an interrupted change is
+found again, and this coordinator may repeat every step as long as there is no other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

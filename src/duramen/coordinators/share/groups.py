@@ -1,7 +1,7 @@
-"""The share groups of this node: their members, and what is done for a group as a whole.
+"""The share groups of this node: their members, and operations on whole groups.
 
-Members are not stored: after a restart, or with another coordinator, they are told that they are unknown, and join
-again by themselves. A group is there as long as something is kept of what it was delivered, or it has members.
+Members are not stored: after a restart or a change of coordinator they get UNKNOWN_MEMBER_ID and rejoin automatically.
+A group exists as long as its delivery state is stored or it has members.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Share groups over the nodes of a cluster: what each asks the others, and what it answers. One node is enough."""
+"""Share groups over the nodes of a cluster: requests to other nodes, and the responses to theirs. Also for one node."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

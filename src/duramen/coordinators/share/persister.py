@@ -1,4 +1,4 @@
-"""Asks whoever leads for what is kept of share partitions, again where another comes to lead (KIP-932's persister)."""
+"""Reads and writes share partition states at their coordinator, with retries (KIP-932's persister)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What nodes ask each other about share groups, and the responses."""
+"""Requests between nodes about share groups, and their responses."""
 
 from enum import StrEnum
 from typing import Annotated, Final

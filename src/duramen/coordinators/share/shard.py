@@ -1,8 +1,8 @@
-"""The states of share partitions in a partition of `__share_group_state`: one change after the other, fenced. Pure.
+"""Share partition states in a partition of `__share_group_state`: one change after the other, fenced. Pure.
 
-What is decided of a state is decided on what is committed, since nothing else of it is under way then. In memory are
-the fences of states in use, and what does not outlive a keeper: in which epochs was asked, and the sequence of the last
-change (docs/adr/share-state.md).
+Decisions about a state use its committed value, because nothing else of it is in progress. In memory are the fences of
+states in use, and values that do not outlive a leader: the epochs of requests, and the sequence of the last change
+(docs/adr/share-state.md).
 """
 
 from collections.abc import Collection, Hashable, Iterator

@@ -1,4 +1,4 @@
-"""What share groups have of the streams: the share partitions that are in use, each at the leader of its partition."""
+"""The share partitions in use on this node, each at the leader of its partition."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,8 +1,8 @@
-"""What share groups have been delivered, as it is kept: records in `__share_group_state`, and rows of them.
+"""The stored delivery state of share groups: records in `__share_group_state`, and their rows.
 
-Keys of rows: length of the group and the group, topic id, partition; then 0, whose value is the offset of the snapshot
-and the snapshot, or 1 and an offset, whose value is an update since. So an update costs a row, however much is in
-flight, and a share partition that nobody uses costs no memory.
+Keys of rows: length of the group and the group, topic id, partition; then 0 with the offset of the snapshot and the
+snapshot as value, or 1 and an offset with a later update as value. So an update costs one row, however much is in
+flight, and an unused share partition costs no memory.
 """
 
 import struct

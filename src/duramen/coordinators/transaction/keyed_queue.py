@@ -1,4 +1,4 @@
-"""What is done to things of a name, one after the other."""
+"""Serialises work per key: tasks of one key run one after the other."""
 
 from collections import deque
 from collections.abc import Callable

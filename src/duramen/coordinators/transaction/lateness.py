@@ -1,8 +1,8 @@
-"""Which open transactions take too long. Pure.
+"""Open transactions that exceed their timeout. Pure.
 
-Transactions say by the wall clock of who began them when that was. Where that clock is ahead of the one of the next
-coordinator, or where one is set back, a transaction would stay open for as long as they differ; so it also counts for
-how long it has been known to be open here.
+The start time of a transaction comes from the wall clock of its first coordinator. If that clock is ahead of the next
+coordinator's, or one is set back, the transaction would stay open for the difference; so the time for which it has been
+known as open here counts too.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Where transactions are kept: which partition of `__transaction_state` has a transactional id, or a query."""
+"""The partition of `__transaction_state` that stores a transactional id or a query."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,6 +1,6 @@
-"""Which transactions ended in a stretch of a partition, and which are open: for who counts them at their marker.
+"""Transactions that ended in a range of a partition, and open ones: for readers that count them at their marker.
 
-Only headers and markers are looked at, a piece of the log at a time; a log without markers is not read at all.
+Only headers and markers are read, a piece of the log at a time; a log without markers is not read at all.
 """
 
 from collections.abc import Callable

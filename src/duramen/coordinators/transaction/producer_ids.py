@@ -1,4 +1,4 @@
-"""Ids for producers: blocks of them are taken from the metadata, so that none is ever given out twice."""
+"""Producer ids: blocks of them are allocated from the metadata, so that none is given out twice."""
 
 from collections.abc import Callable
 from functools import partial

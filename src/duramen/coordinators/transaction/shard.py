@@ -1,8 +1,8 @@
-"""The state machine of one partition of `__transaction_state`: transactional ids, and queries that decide about some.
+"""The state machine of one partition of `__transaction_state`: transactional ids, and deciding queries.
 
-A command decides on what is known of its id, and comes to the record that says what the id is then. Where other nodes
-may lead the partition, nobody is refused for good on what one of them has changed meanwhile: what such a refusal was
-decided on is stored once more before, which all replicas in sync take from their leader only.
+A command decides on the known state of its id, and produces the record of the new state. If other nodes may lead the
+partition, a permanent refusal must not rest on a change that only a deposed leader made. So the state that the refusal
+rests on is stored once more first; in-sync replicas accept it only from their leader.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The transactional ids that this node coordinates: how they change, and what is seen to where that is stored."""
+"""The transactional ids that this node coordinates: their changes, and the actions once these are stored."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""The inventory of a cluster as the doors of any node ask it."""
+"""The inventory of a cluster, as any node serves it to its doors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

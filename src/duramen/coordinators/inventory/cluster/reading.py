@@ -1,8 +1,7 @@
-"""What one query has got of the shards of other nodes, and what it lacks.
+"""One query's rows from other nodes: those that it has, and those that it lacks.
 
-A query is a function of rows that are there. It is called with rows that say of what is not there that nothing is: so
-one call finds out all that is lacking, of all shards at once. That is fetched, and the query is called again, until
-nothing is lacking.
+A query is a function of local rows. It runs on rows in which missing ones count as absent, so that one call finds all
+missing rows of all shards. They are fetched, and the query runs again until nothing is missing.
 """
 
 from collections.abc import Iterator, Sequence

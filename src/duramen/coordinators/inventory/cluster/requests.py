@@ -1,4 +1,4 @@
-"""What nodes ask each other about shards of the inventory, and how commands and answers travel."""
+"""Requests between nodes about shards of the inventory, and the encoding of commands and responses."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""What other nodes ask about the inventory: answered by what is led here, and never asked on."""
+"""Serves other nodes' requests about the inventory from the shards led here, and never forwards them."""
 
 from collections.abc import Callable
 from typing import Any

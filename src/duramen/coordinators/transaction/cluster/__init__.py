@@ -1,1 +1,1 @@
-"""Transactions whose partitions lie on several nodes."""
+"""Transactions whose partitions are on several nodes."""

@@ -1,4 +1,4 @@
-"""The transactions of a node in a cluster: those it coordinates, and what it does for coordinators elsewhere."""
+"""The transactions of a cluster node: those that it coordinates, and its part in those of other coordinators."""
 
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol

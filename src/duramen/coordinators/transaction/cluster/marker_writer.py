@@ -1,4 +1,4 @@
-"""What is prepared becomes complete: markers go to the leaders of its partitions, again until each has its own."""
+"""Completes prepared transactions: sends markers to the leaders of their partitions until each has its own."""
 
 from collections.abc import Iterable
 from functools import partial

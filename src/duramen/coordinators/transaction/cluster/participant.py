@@ -1,8 +1,8 @@
-"""The partitions that this node leads, as coordinators see them: here their markers are written.
+"""The participant side of transactions: writes markers into the partitions that this node leads.
 
-A marker may come again, from whoever coordinates now or from a node that does not know yet that it does so no more.
-Whose leader epoch of `__transaction_state` is older than one that is known here is refused: from the metadata, from
-markers and from what coordinators have answered (docs/adr/transactions-on-a-cluster.md).
+A marker may come twice, from the current coordinator or from a deposed one. Markers with an older leader epoch of
+`__transaction_state` than the newest known here are refused. That epoch comes from the metadata, from markers and from
+responses of coordinators (docs/adr/transactions-on-a-cluster.md).
 """
 
 from collections import Counter

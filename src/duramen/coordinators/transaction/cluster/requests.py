@@ -1,4 +1,4 @@
-"""What nodes ask each other about transactions, and the responses."""
+"""Requests between nodes about transactions, and their responses."""
 
 from typing import Annotated, Final
 
