@@ -1,1 +1,1 @@
-"""The controller at work: the quorum's replica, the active controller, this node's membership, the cluster admin."""
+"""The controller: the quorum's replica, the active controller, this node's membership, the cluster admin."""

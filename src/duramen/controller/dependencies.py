@@ -1,4 +1,4 @@
-"""What a node's part in the controller works with: who it is, its ports, and how long things may take."""
+"""Dependencies of a node's controller: its identity, its ports, and timeouts."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol

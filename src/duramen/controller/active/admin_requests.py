@@ -1,4 +1,4 @@
-"""What users ask for, decided: from a request and a draft to the answer. Pure."""
+"""Admin requests of users: from a request and pending changes to the response. Pure."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,7 @@
-"""Partitions leave a node that has many: some in each turn, until none is left.
+"""Moves partitions off a node that has many: some in each turn, until none is left.
 
-A controller that is deaf for long leads no more. Where it ends in between, the next one finds the node as it is, silent
-or draining, and what has left it stays so.
+A controller that blocks for long loses its leadership. If its term ends in between, the next controller finds the node
+in the same state, silent or draining, and moves already made stay.
 """
 
 from collections.abc import Callable, Iterator, Sequence

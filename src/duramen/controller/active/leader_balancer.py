@@ -1,4 +1,4 @@
-"""Leaders return to the preferred replicas by themselves, as in Apache Kafka (`auto.leader.rebalance.enable`)."""
+"""Returns leadership to the preferred replicas, as in Apache Kafka (`auto.leader.rebalance.enable`)."""
 
 from collections.abc import Callable
 from typing import Final

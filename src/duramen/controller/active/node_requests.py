@@ -1,4 +1,4 @@
-"""What nodes ask for themselves, decided: from a request and a draft to the answer. Pure."""
+"""Requests of nodes for themselves: from a request and pending changes to the response. Pure."""
 
 from collections.abc import Sequence
 

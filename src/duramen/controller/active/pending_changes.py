@@ -1,4 +1,4 @@
-"""What one request comes to while it is decided. Pure."""
+"""The changes of one request while it is decided. Pure."""
 
 from collections.abc import Sequence
 

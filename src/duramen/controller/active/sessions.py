@@ -1,4 +1,4 @@
-"""What an active controller knows that is in no log: who was heard when, and who reports whom. Pure."""
+"""State of an active controller that is in no log: last heartbeats, and reports of nodes. Pure."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,1 +1,1 @@
-"""The cluster admin: what operators ask of any node."""
+"""The cluster admin: operators' requests to any node."""

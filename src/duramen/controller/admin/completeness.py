@@ -1,4 +1,4 @@
-"""How much of a partition without a leader each live replica has: asked before an unclean election chooses one."""
+"""How complete each live replica of a partition without a leader is: the basis of an unclean election."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

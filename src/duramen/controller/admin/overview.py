@@ -1,4 +1,4 @@
-"""A cluster at a glance, of what its metadata says: nodes with their load, and partitions that need a look. Pure."""
+"""A cluster at a glance, from its metadata: nodes with their load, and partitions that need attention. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

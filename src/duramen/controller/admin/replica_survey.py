@@ -1,4 +1,4 @@
-"""What the live replicas of a partition have, and which of them is the most complete. Pure."""
+"""The logs of a partition's live replicas, and the most complete of them. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,7 @@
-"""Unclean elections that the config of a stream asks for: the most complete live replica leads, as for an operator.
+"""Unclean elections that a stream's config enables: the most complete live replica leads, as if an operator asked.
 
-The controller itself knows who is live, not what they have. So its node asks them, once a partition has had no leader
-for a while, and has the best one elected.
+The controller knows which nodes are live, not what their logs have. So its node asks them once a partition has had no
+leader for a while, and requests the election of the best one.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What raising the feature level of a cluster changes, and how high it can go. Pure."""
+"""The effects of raising a cluster's feature level, and the highest possible level. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

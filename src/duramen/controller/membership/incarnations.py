@@ -1,11 +1,11 @@
-"""Under which incarnations a directory has taken part, on disk before the cluster hears of one: old copies give way.
+"""The incarnations of a directory, on disk before the cluster learns of one: detects restored older copies.
 
-`quorum/incarnations`, "DURTRIED": a MessagePack array of the incarnation that was registered last, as far as the node
-was told, and of the newest that it has asked to be registered with. A registration that the cluster has and this file
-lacks was made from a newer state of the directory.
+`quorum/incarnations`, "DURTRIED": a MessagePack array of the last registered incarnation that the node knows of, and of
+the newest ones that it tried to register. If the cluster has a registration that this file lacks, it was made from a
+newer state of the directory.
 
-The file bounds what it keeps. What it drops are attempts between the registered one and the newest hundred: one of
-those is the cluster's last only if a hundred processes since were never answered.
+The file bounds its size. It drops attempts between the registered one and the newest hundred: a dropped one is the
+cluster's last only if a hundred later processes got no response.
 """
 
 from typing import Final

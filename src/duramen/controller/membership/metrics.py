@@ -1,4 +1,4 @@
-"""What a member of a cluster computes of its metrics when somebody asks. Nothing here looks at all partitions."""
+"""Metrics of a cluster node that are computed on request. Nothing here scans all partitions."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""What a member needs of the network. Nothing that is handed to it is sure to arrive."""
+"""The network port of a cluster node. Messages handed to it may not arrive."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol

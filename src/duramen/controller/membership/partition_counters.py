@@ -1,6 +1,6 @@
-"""The partitions of a cluster, counted while the metadata log changes them: so that asking for it costs nothing. Pure.
+"""Counts of a cluster's partitions, updated with each metadata event, so that reading them costs nothing. Pure.
 
-The numbers are those that Apache Kafka has under these names.
+The counts are those of Apache Kafka's metrics of the same names.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
-"""Replicas are told what the metadata log has made of their partitions: some in each turn, new leaders first.
+"""Publishes metadata changes to replicas: some partitions in each turn, new leaders first.
 
-A node that is lost changes tens of thousands of partitions at once. Told of all of them in one turn, a node would be
-deaf for seconds, and others would take it for gone. What waits is told as it is when its turn comes, once.
+The loss of a node changes tens of thousands of partitions at once. Publishing all of them in one turn would block a
+node for seconds, and other nodes would consider it failed. A waiting partition is published once, with its state at
+that time.
 
-A node that starts has more than a turn's to tell, and is ready for clients before that: it holds the rest back.
+A starting node has more than one turn's work, and is ready for clients before that: it holds the rest back.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Which nodes clients are told of: those that are live, and for a while those that were."""
+"""Brokers listed in Metadata: live ones, and removed ones for a grace period."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the repair of this node's replicas asks of the controller and of other nodes, and what those ask here."""
+"""Requests of replica repair to the controller and to other nodes, and the responses to theirs."""
 
 from collections.abc import Callable
 from functools import partial

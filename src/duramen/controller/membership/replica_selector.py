@@ -1,4 +1,4 @@
-"""Which replica serves a consumer that has said its rack (KIP-392). Pure."""
+"""Selects the replica that serves a consumer with a rack (KIP-392). Pure."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""The replicas of a node among those of other nodes: what they say and propose goes out once for all of a turn."""
+"""Connects the replicas of a node to those of other nodes: messages and proposals are sent once per turn."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial

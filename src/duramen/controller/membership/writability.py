@@ -1,7 +1,7 @@
-"""Whether this node can write what its replicas have to: its storage takes writes, and no replica failed lately.
+"""Whether this node can write for its replicas: its storage accepts writes, and no replica failed recently.
 
-A replica that could not be written ends, and begins anew with all others once the node takes writes again: when there
-is room, or some time after a failure of which the storage says no more.
+A replica whose write failed ends, and is recreated with all others once the node accepts writes again: when there is
+room, or some time after a failure that the storage no longer reports.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is committed takes effect: in its order, once, and nothing else does."""
+"""Applies committed entries: in order, each once, and nothing else."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol

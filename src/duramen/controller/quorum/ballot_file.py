@@ -1,8 +1,8 @@
-"""The ballot on disk: which epoch a replica knows and whom it gave its vote in it, in a file of its own.
+"""The ballot on disk: the epoch that a replica knows and its vote in it, in a file of its own.
 
 `quorum/ballot`, "DURVOTE1": a MessagePack array of the replica (node id, directory id), the epoch, the voted replica or
-nil, and the voters that the log begins with where it does not name them. One that is damaged is refused: what the
-replica promised is not known then, and "nothing" would be a second vote.
+nil, and the initial voters if the log does not name them. A damaged one is refused: the replica's promise is unknown
+then, and treating it as none would allow a second vote.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What a replica of the quorum works with: its disk, its ports, those around it, and its bounds."""
+"""Dependencies of a quorum replica: disk, ports, peers, and bounds."""
 
 from typing import Final, NamedTuple, Protocol
 

@@ -1,8 +1,8 @@
-"""Entries of the metadata log: record batches as they lie on disk, and as the machine of the quorum knows them.
+"""Entries of the metadata log: record batches on disk, and the batches of the quorum's state machine.
 
-A machine's batch has in `payload` the record batch with its offset and epoch stamped. Events are records of it; the
-first entry of an epoch and sets of voters are control batches (`codec.quorum`). The first entry of a log that names the
-voters is a set of voters, which says who leads in a field of its own.
+The state machine's batch has in `payload` the record batch with its offset and epoch stamped. Events are records; the
+first entry of an epoch and sets of voters are control batches (`codec.quorum`). If the first entry of a log names the
+voters, it is a set of voters with the leader in a field of its own.
 """
 
 from collections.abc import Sequence

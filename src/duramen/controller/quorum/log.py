@@ -1,7 +1,7 @@
-"""The metadata log of a replica on the node's storage: what the machine wants written, cut and read.
+"""A replica's metadata log on the node's storage: writes, truncations and reads for the state machine.
 
-Its newest batches are kept in memory: all that is not applied or synced yet, because others may read that too, and a
-bounded rest. Epochs are those that the batches have; the leader-epoch cache beside them is the storage's.
+Its newest batches stay in memory: all that are not applied or synced yet, because they may be read too, and a bounded
+rest. Epochs are those in the batches; the leader-epoch cache belongs to the storage.
 """
 
 from bisect import bisect_left

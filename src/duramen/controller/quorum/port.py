@@ -1,4 +1,4 @@
-"""The narrow port through which everything enters that a cluster must agree on."""
+"""The narrow port for everything that a cluster must agree on: propose events, learn when they are committed."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

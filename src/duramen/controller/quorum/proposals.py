@@ -1,4 +1,4 @@
-"""Proposals that wait for their commit, answered in their order. Pure."""
+"""Proposals that wait for their commit, completed in order. Pure."""
 
 from collections import deque
 from collections.abc import Callable

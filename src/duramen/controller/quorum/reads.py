@@ -1,4 +1,4 @@
-"""What a leader's log and snapshots have for others: batches, and the bytes of a snapshot, from a place on."""
+"""Reads for followers from a leader's log and snapshots: batches, and the bytes of a snapshot from a position on."""
 
 from functools import partial
 

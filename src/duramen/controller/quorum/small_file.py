@@ -1,7 +1,7 @@
-"""A small file in `quorum/` that is replaced whole, for what a node must not forget once it was said.
+"""A small file in `quorum/`, replaced as a whole, for promises that a node must not forget.
 
-8 bytes that say what it is, uint32 CRC-32C of everything after it, uint32 format (1), and its content. It is written
-beside the old one, synced, renamed and its name synced. Everything here blocks, and raises OSError.
+8 bytes that identify the file, uint32 CRC-32C of everything after it, uint32 format (1), and the content. A new version
+is written beside the old one, synced, renamed, and its name synced. Everything here blocks and raises OSError.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Snapshots on their way to a follower: whoever fetches one asks for its bytes from a position on (KIP-630). Pure."""
+"""Transfers of snapshots: a follower fetches a snapshot's bytes from a position on (KIP-630). Pure."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,8 @@
-"""Snapshots on disk: the controller's state at a position of the metadata log, in whose place they stand (KIP-630).
+"""Snapshots on disk: the controller's state at a position of the metadata log, replacing the log before it (KIP-630).
 
 `quorum/<offset>-<epoch>.snapshot`: 8 bytes "DURSNAP1", uint32 CRC-32C of everything after it, uint32 format, and a
-MessagePack array: epoch and offset of the end, the voters there, and the state. A follower gets the file as it is, in
-chunks. Everything that touches files blocks.
+MessagePack array: epoch and offset of the end, the voters there, and the state. Followers get the file unchanged, in
+chunks. File operations block.
 """
 
 import re

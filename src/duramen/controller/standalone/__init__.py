@@ -1,1 +1,1 @@
-"""A node without a cluster: it decides by itself, and its own log commits."""
+"""A standalone node: it decides by itself, and its own log commits."""

@@ -1,7 +1,7 @@
-"""The metadata of the node: decisions are made, proposed, and take effect once they are committed.
+"""The metadata of a standalone node: decisions are proposed, and take effect once they are committed.
 
-Decisions are made on the state *with* what is proposed already, so that two of them never contradict each
-other; readers see only what is committed.
+Decisions use the state *including* uncommitted proposals, so that two of them never contradict each other; readers see
+only committed state.
 """
 
 from bisect import bisect_right
