@@ -1,1 +1,1 @@
-"""What the doors call: one broker, whichever node does the work."""
+"""The interface of the doors: one broker, whichever node executes a request."""

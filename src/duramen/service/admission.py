@@ -1,6 +1,6 @@
-"""The way of every request to its handler: its names are resolved, the gate is asked, then it is admitted or refused.
+"""Admission of every request: resolve its names, ask the gate, then pass it to its handler or refuse it.
 
-What a request needs is data beside its handler: `AdmissionRules`. Pure.
+The requirements of a request are data beside its handler: `AdmissionRules`. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Appends for clients: what became of a batch, and whether that is known."""
+"""Appends for clients: the outcome of a batch, and whether it is known."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the broker of one node is made of: the data plane, and the coordinators on top of it."""
+"""Assembles the broker of one node: the data plane, and the coordinators on top of it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Operations, resources, and the gate that asks an authorizer whether a principal may do one to the other. Pure.
+"""Operations, resources, and the gate that asks an authorizer whether a principal may perform an operation. Pure.
 
 Operations and resource types have Kafka's names and numbers (`AclOperation`, `ResourceType`):
 https://kafka.apache.org/documentation/#operations_in_kafka

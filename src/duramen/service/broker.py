@@ -1,7 +1,7 @@
-"""The broker of one node: everything below it, put together, and what the doors may ask of it.
+"""The broker of one node: assembles everything below it, and is the interface to the doors.
 
-Nothing here waits. Completions come back through callbacks, what has to happen later is a deadline:
-`next_deadline_ms` says when `fire` has something to do.
+Nothing here waits. Completions come through callbacks; work for later is a deadline: `next_deadline_ms` tells when
+`fire` has something to do.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Names of the inventory's topics on a cluster: leaders of its shards are asked for them before a request goes on."""
+"""Names of inventory topics on a cluster: the leaders of their shards resolve them before a request continues."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

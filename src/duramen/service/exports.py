@@ -1,4 +1,4 @@
-"""Exports of queue spaces and of the inventory: opened as of now, and read page by page."""
+"""Exports of queue spaces and of the inventory: opened with the present state, and read page by page."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,6 +1,6 @@
-"""What nodes ask each other for their clients, and the responses.
+"""Requests that nodes forward for their clients, and the responses.
 
-Who is asked answers by what it has itself and never asks on: a request goes to one other node at most.
+The receiving node answers from its own state and never forwards: a request goes to one other node at most.
 """
 
 from typing import Annotated, Any, Final, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""The broker's own streams, for groups, transactions, shares, leases and the inventory: made when first needed."""
+"""Internal streams for groups, transactions, shares, leases and the inventory: created when first needed."""
 
 from collections import deque
 from collections.abc import Callable, Mapping

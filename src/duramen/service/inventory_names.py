@@ -1,4 +1,4 @@
-"""Kafka names of the inventory's topics, `tenant.namespace.topic`: they hide no other topic and none hides them."""
+"""Kafka names of inventory topics, `tenant.namespace.topic`: they hide no other topic, and no topic hides them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

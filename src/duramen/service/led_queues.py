@@ -1,4 +1,4 @@
-"""What only the leaders of shards know of queues, asked from any node: leases, names, how much is in a queue."""
+"""Queue state that only shard leaders know, available on any node: leases, names, sizes of queues."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

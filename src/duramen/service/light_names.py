@@ -1,4 +1,4 @@
-"""Light topics as groups know them: by name, by pattern, and by what their offsets are stored under. Pure."""
+"""Light topics as groups see them: by name, by pattern, and by the name under which offsets are stored. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Topics that are no streams: each has one partition, which is made of something else when it is asked for. Pure.
+"""Topics that are not streams: each has one partition, whose batches are built from other data on request. Pure.
 
-What is not here is refused on them: a handler that does not know of them finds an error in their place.
+Operations not defined here are refused on them: a handler that does not know light topics gets an error instead.
 """
 
 from abc import ABC, abstractmethod

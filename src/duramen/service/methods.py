@@ -1,4 +1,4 @@
-"""The table of methods: all that nodes ask each other, and how. Each room defines its own, and handles them."""
+"""The table of all node-to-node methods. Each room defines and handles its own."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What of the broker's metrics is computed when somebody asks: it costs nothing while nobody does."""
+"""Broker metrics that are computed on request and otherwise cost nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,7 +1,7 @@
-"""The encoding between nodes below feature level 3: rolling upgrades go through it (docs/adr/rpc.md).
+"""The encoding between nodes below feature level 3, needed by rolling upgrades (docs/adr/rpc.md).
 
-A byte of its own, or none, says which requests a body may be; MessagePack follows, tagged where there are several.
-This module goes, with the tags of the requests, once LEAST_LEVEL is Feature.METHOD_TABLE.
+A byte of its own, or none, identifies the possible requests of a body; MessagePack follows, tagged if there are
+several. This module and the tags of the requests can be removed once LEAST_LEVEL is Feature.METHOD_TABLE.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Leases on entries of several queues: fair over them, waited for, and dead entries moved to the dead-letter queue."""
+"""Leases on entries of several queues: fair over queues, with waiting, and a dead-letter queue."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

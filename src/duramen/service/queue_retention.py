@@ -1,6 +1,6 @@
-"""Retention of queues: trimmed before they are read, and those that nobody reads some at a time.
+"""Retention of queues: they are trimmed before reads, and unread ones a few at a time.
 
-Of queues with owners, those of the inventory, policies say what is kept.
+Policies of the inventory set the limits of queues that are topics of it.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Queues as Kafka topics: `queue.topic.prefix` of a space and the name of the queue, and the inventory's topics.
+"""Queues as Kafka topics: `queue.topic.prefix` of a space and the name of the queue, and topics of the inventory.
 
-A topic of the inventory is called `tenant.namespace.topic`, and its records are a queue, named by its lasting id. Each
-of its names has an id of its own, since clients take two names of one id for damage.
+A topic of the inventory is named `tenant.namespace.topic`; its records are a queue named by its lasting id. Each of its
+names has its own topic id, because clients treat two names with one id as corruption.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Waiting for queues: a request asks again when something happens to one of them, until its time is over."""
+"""Waits for queues: a request is retried whenever one of its queues changes, until its timeout."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""What doors ask of queues, each request brought to the shards that its queues are in."""
+"""The queue interface of the doors: sends each request to the shards of its queues."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

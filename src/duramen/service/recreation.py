@@ -1,4 +1,4 @@
-"""Streams for logs of which the metadata log has lost what they are. Pure."""
+"""Recreates streams for logs that are missing in the metadata log. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Names and ids of requests become topics here, now or later: what knows them may have to be asked first. Pure."""
+"""Resolves the names and ids of a request to topics, immediately or after asking their owners. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""What only the leader of a shard knows of its queues: leases, names, counts. Asked by values that go between nodes."""
+"""Queries that only the leader of a shard can answer: leases, names, counts. Sent as values between nodes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""How a broker starts: the metadata, then what coordinators keep, then the cluster; from then on it does its rounds."""
+"""The start of a broker: the metadata, then the coordinators' states, then the cluster; then periodic work."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
-"""Batches of one request, brought to those who lead their partitions: one request to each, and the fate of each batch.
+"""Sends the batches of one request to the leaders of their partitions: one request to each, an outcome per batch.
 
-What a leader refuses because it leads no more was not stored, and goes to the next one. What was sent and not answered
-is not sent again: it may be stored, and a batch without a producer id would be there twice.
+A batch that a node refuses because it is not the leader was not stored, and goes to the next leader. A batch that was
+sent without a response is not sent again: it may be stored, and without a producer id it would be duplicated.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What is wanted of one partition, done here or brought to its leader by the retry rule."""
+"""Executes a request about one partition here, or sends it to the leader by the retry rule."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Any node takes what clients want of any partition: it does it itself, or asks who leads. Over HTTP, for people."""
+"""Lets any node accept requests about any partition: it executes them or asks the leader. For HTTP."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What other nodes ask for their clients: answered by what this one leads, in bounded memory, and never asked on."""
+"""Serves forwarded requests of other nodes from the partitions led here, in bounded memory, never forwarding again."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""What this node does itself, for its own clients and those of others, in partitions that it leads or has enough of."""
+"""Executes requests on this node, for its own clients and those of other nodes, in partitions that it can serve."""
 
 from collections.abc import Callable
 from functools import partial

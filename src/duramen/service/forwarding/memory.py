@@ -1,4 +1,4 @@
-"""Memory for what clients have sent and wait for: so many bytes together, and none beyond."""
+"""A memory budget for clients' requests that wait: a fixed number of bytes together."""
 
 __all__ = ["Room"]
 

@@ -1,4 +1,4 @@
-"""What is wanted of one partition besides appends: reads, which replicas answer too, deletions, groups, snapshots."""
+"""Requests about one partition other than appends: reads, which replicas serve too, deletions, groups, snapshots."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Queries on shards as they go between nodes: MessagePack of the query, and of what it is answered with. Pure."""
+"""Queries on shards between nodes: MessagePack of the query and of its response. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

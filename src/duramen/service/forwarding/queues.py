@@ -1,4 +1,4 @@
-"""Queues of a cluster: any node takes a request, and asks the leaders of the shards that it does not lead."""
+"""Queues of a cluster: any node accepts a request and asks the leaders of shards that it does not lead."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What all who ask other nodes for their clients' sake work with."""
+"""Shared parts of everything that asks other nodes on behalf of clients."""
 
 from typing import Final, NamedTuple
 
