@@ -1,6 +1,6 @@
 """A small blocking Kafka client over `codec.kafka`: plain sockets with timeouts, no threads, one owner at a time.
 
-It speaks to Duramen and to Apache Kafka 3.1 and newer, picking versions by what the broker offers. Not thread-safe.
+It supports Duramen and Apache Kafka 3.1 and newer, and selects versions from the broker's ApiVersions. Not thread-safe.
 """
 
 from duramen.client.admin import StreamAdmin

@@ -1,4 +1,4 @@
-"""Creating and deleting streams, and their configs, through the Kafka door."""
+"""Creates and deletes streams, and changes their configs, through the Kafka door."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

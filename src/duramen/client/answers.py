@@ -1,4 +1,4 @@
-"""What error numbers in answers mean to this client: whether to ask again, and which error to raise. Pure."""
+"""The meaning of error numbers in responses: whether to retry, and the error to raise. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

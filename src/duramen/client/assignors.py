@@ -1,4 +1,4 @@
-"""Who of a consumer group reads which partitions: Kafka's `range` and `roundrobin`, as every client has them. Pure.
+"""Partition assignment in a consumer group: Kafka's `range` and `roundrobin`, as in every client. Pure.
 
 https://kafka.apache.org/documentation/#consumerconfigs_partition.assignment.strategy
 """

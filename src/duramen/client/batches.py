@@ -1,4 +1,4 @@
-"""The coordinator of a Spark query: whether a batch may be written, who writes in it, and what is decided about it."""
+"""Requests to the coordinator of a Spark query: whether a batch may be written, its attempts, and the decision."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

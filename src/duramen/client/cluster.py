@@ -1,4 +1,4 @@
-"""The cluster as this client knows it: addresses to begin with, topics, their partitions' leaders, connections."""
+"""The cluster as this client knows it: bootstrap addresses, topics, partition leaders, connections."""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests out, answers in, in order. Blocking, with a deadline on everything."""
+"""One connection to one broker: requests and responses in order. Blocking, with a deadline on everything."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Reading: where records lie, and whole record batches from many partitions, as views into what was received."""
+"""Reads whole record batches from many partitions, as views into received bytes, and looks up offsets."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple

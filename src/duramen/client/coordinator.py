@@ -1,4 +1,4 @@
-"""The broker that keeps a consumer group or a transactional id: finding and asking it; a group's committed offsets."""
+"""The coordinator of a consumer group or transactional id: finding it, requests to it, committed offsets."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What a fetch gave of one partition: whole batches, without those of aborted transactions if that is wanted. Pure."""
+"""The result of a fetch for one partition: whole batches, optionally without those of aborted transactions. Pure."""
 
 from collections.abc import Sequence
 from enum import IntEnum

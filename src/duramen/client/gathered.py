@@ -1,4 +1,4 @@
-"""Records of a partition that gather in a batch, and batches that are sealed until they are acknowledged. Plain."""
+"""Records that collect in a batch, and sealed batches that wait for acknowledgement. Plain."""
 
 from typing import Final, NamedTuple
 

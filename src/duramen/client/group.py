@@ -1,8 +1,8 @@
-"""Being a member of a consumer group: the classic protocol, blocking and without a thread.
+"""Membership in a consumer group: the classic protocol, blocking and without a thread.
 
-The user of a `GroupMembership` calls `heartbeat` between its other work, more often than the session timeout. Where it
-says that the membership is over (the group shares its partitions out anew, or has given the member up because it
-was silent for too long), what was done so far is committed if the group still takes it, and `join` gets new ones.
+The user of a `GroupMembership` calls `heartbeat` between its other work, more often than the session timeout. If the
+heartbeat reports that the membership is over (the group rebalances, or has removed the silent member), finished work is
+committed if the group still accepts it, and `join` gets a new assignment.
 """
 
 import contextlib

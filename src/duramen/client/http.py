@@ -1,6 +1,6 @@
-"""A node's HTTP door: questions in JSON or bytes, errors as the classes that they stand for.
+"""A node's HTTP door: requests in JSON or bytes; error responses become their classes.
 
-`HttpExchange` is the exchange of bytes without any socket. `HttpNode` drives it with a blocking one.
+`HttpExchange` is the exchange of bytes without a socket. `HttpNode` drives it with a blocking one.
 """
 
 import ipaddress

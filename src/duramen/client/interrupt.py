@@ -1,4 +1,4 @@
-"""Waking a thread that waits in a client: its sockets are shut down, and it makes no new ones. Any thread may do so."""
+"""Wakes a thread that waits in a client: shuts its sockets down, and it opens no new ones. Any thread may call it."""
 
 import contextlib
 import socket

@@ -1,6 +1,6 @@
-"""Streams as their leaders have them, put together from what several nodes say over HTTP.
+"""Streams as their leaders report them, combined from the HTTP responses of several nodes.
 
-Of a partition that another node leads a node tells what it has of it itself, which may be less, or nothing.
+For a partition that another node leads, a node reports its own replica, which may lack records or not exist.
 """
 
 from collections.abc import Callable, Iterable, Mapping

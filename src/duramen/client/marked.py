@@ -1,4 +1,4 @@
-"""Asking leaders which transactions ended where, and which are open: DescribeProducers with our own tagged fields."""
+"""Asks leaders for ended and open transactions: DescribeProducers with Duramen's tagged fields."""
 
 from collections.abc import Mapping
 from itertools import islice

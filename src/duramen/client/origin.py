@@ -1,7 +1,7 @@
-"""Since when a partition is what it is: when its stream was created, and when and why its log's start moved.
+"""The origin of a partition: when its stream was created, and when and why its log start moved.
 
-An answer of our own to ListOffsets, in tagged fields that are there only where they were asked for. Other brokers
-answer without them.
+A Duramen extension of ListOffsets, in tagged fields that are present only on request. Other brokers respond without
+them.
 """
 
 from collections.abc import Iterable

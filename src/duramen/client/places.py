@@ -1,4 +1,4 @@
-"""A place in a log as an offset in each of its partitions."""
+"""A position in a log, resolved to an offset in each of its partitions."""
 
 from collections.abc import Mapping
 from typing import Final

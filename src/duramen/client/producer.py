@@ -1,11 +1,11 @@
-"""Writing: an idempotent producer. A batch is stored once and in its place, however often it has to be sent.
+"""An idempotent producer: each batch is stored once and in order, however often it is sent.
 
-Records gather in one open batch a partition. Full batches leave in requests with at most one batch of each
-partition, a few requests ahead of their answers. The first batch of a partition is acknowledged before others follow:
-a broker that does not know a producer may take any sequence. Where one fails for the moment, the answers of the others
-are awaited, and everything not acknowledged goes again with the sequences it had: the broker recognises what it has
-stored already. That holds for the life of one Producer; a new one has another id, so what its user repeats after
-a crash is stored again.
+Records collect in one open batch per partition. Full batches leave in requests with at most one batch per partition,
+with a few requests in flight. The first batch of a partition is acknowledged before others follow, because a broker
+that does not know a producer may accept any sequence. After a retriable failure the producer awaits the other
+responses, and resends everything unacknowledged with the same sequences: the broker recognises batches that it has
+stored. That holds for the life of one Producer; a new one has another id, so records that its user repeats after a
+crash are stored again.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""The Python API, and what it shares with `duramen.aio`."""
+"""The Python API, and the parts that it shares with `duramen.aio`."""

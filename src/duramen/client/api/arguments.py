@@ -1,4 +1,4 @@
-"""Arguments of the Python API, checked where they come in: what does not fit is refused with the argument's name."""
+"""Checks of arguments of the Python API: an invalid one is refused by its name."""
 
 import math
 import operator

@@ -1,4 +1,4 @@
-"""Questions over HTTP for asyncio: connections are kept for the next question."""
+"""HTTP requests for asyncio, over reused connections."""
 
 import asyncio
 from typing import Any, TypeAlias

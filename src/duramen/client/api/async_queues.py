@@ -1,4 +1,4 @@
-"""Queues as the asyncio client has them; `queue_requests` is what it asks."""
+"""Queues of the asyncio client; `queue_requests` has the requests."""
 
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar

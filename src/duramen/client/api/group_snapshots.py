@@ -1,6 +1,6 @@
-"""A keyed stream, one snapshot after the other, by a consumer group: each has what changed since the one before.
+"""Reads a keyed stream snapshot by snapshot in a consumer group: each has the changes since the previous one.
 
-The group's position is the snapshot itself, stored as ordinary committed offsets: one integer for each partition.
+The group's position is the snapshot itself, stored as ordinary committed offsets: one integer per partition.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""The HTTP API as both clients use it: programs that ask and are sent answers, for whichever driver they have. Pure.
+"""The HTTP API for both clients: generators that yield requests and receive responses, independent of I/O. Pure.
 
-A program is a generator that yields questions and is sent the JSON that comes back, or has the error raised that came
-instead; what it returns is the result.
+A program is a generator that yields requests; it receives the JSON of the response, or the error is raised in it. Its
+return value is the result.
 """
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The inventory of topics over HTTP, for the client that blocks."""
+"""The inventory of topics over HTTP, for the blocking client."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Subscriptions to the inventory, as both clients have them: pages of changes that are waited for."""
+"""Subscriptions to the inventory for both clients: long polls for pages of changes."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Iterator

@@ -1,4 +1,4 @@
-"""What both clients ask of the inventory over HTTP, and what they get. Pure."""
+"""Inventory requests over HTTP and their results, for both clients. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Enqueues of several tasks into a space: as many travel together as came while the last were under way."""
+"""Joins enqueues of several tasks into a space: those that arrive during a request travel together in the next."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Snapshots of several keyed streams that belong together: each transaction is in all of them or in none."""
+"""Snapshots over several keyed streams: each transaction is in all of them or in none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

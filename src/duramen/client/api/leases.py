@@ -1,4 +1,4 @@
-"""Leases on snapshots over HTTP, as both clients have them. Pure but for the clock."""
+"""Leases on snapshots over HTTP, for both clients. Pure except for the clock."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""More queues than one request may name: they are asked for in parts. Pure."""
+"""Requests about more queues than one may name: split into parts. Pure."""
 
 import itertools
 import json

@@ -1,6 +1,6 @@
-"""Reading as a member of a consumer group: it shares the partitions with the others, and commits what was processed.
+"""Reads as a member of a consumer group: shares the partitions with other members, and commits processed records.
 
-Blocking; one thread at a time.
+Blocking; used by one thread at a time.
 """
 
 import contextlib

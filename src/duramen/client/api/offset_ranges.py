@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what users say about it, as offsets of each partition."""
+"""Start and end positions of a read, resolved to offsets of each partition."""
 
 import time
 from datetime import UTC, datetime, timedelta

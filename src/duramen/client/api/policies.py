@@ -1,4 +1,4 @@
-"""Policies of the inventory over HTTP, as both clients use them."""
+"""Policies of the inventory over HTTP, for both clients."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""What both clients ask of the inventory's policies over HTTP, and what they get. Pure."""
+"""Policy requests over HTTP and their results, for both clients. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls of `produce` by several tasks: as many travel together as came while the last were under way."""
+"""Joins calls of `produce` of several tasks: those that arrive during a request travel together in the next."""
 
 import asyncio
 from functools import partial

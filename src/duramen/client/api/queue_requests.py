@@ -1,4 +1,4 @@
-"""Requests about queues over HTTP, and what they answer, for both clients. Pure."""
+"""Queue requests over HTTP and their results, for both clients. Pure."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""Queues as the blocking client has them; `queue_requests` is what it asks."""
+"""Queues of the blocking client; `queue_requests` has the requests."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeVar

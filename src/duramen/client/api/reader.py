@@ -1,4 +1,4 @@
-"""Reading for Python programs: batches of records, one fetch after the other. Blocking; one thread at a time."""
+"""Reads for Python programs: batches of records, fetch by fetch. Blocking; used by one thread at a time."""
 
 import contextlib
 import time

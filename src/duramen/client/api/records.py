@@ -1,4 +1,4 @@
-"""Records as Python programs write and read them, and where they lie."""
+"""Records as Python programs write and read them, and their places."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, overload

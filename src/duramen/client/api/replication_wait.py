@@ -1,4 +1,4 @@
-"""Waiting until a node has a record, as a program for both clients: nodes are asked until one knows about it."""
+"""Waits until a node has a record, for both clients: asks nodes until one knows the record."""
 
 from collections.abc import Callable
 from typing import Any, Final

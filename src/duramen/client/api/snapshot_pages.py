@@ -1,4 +1,4 @@
-"""Pages of snapshots as both clients read them: batches with the records that are shown."""
+"""Pages of snapshots for both clients: batches, and bits for the visible records."""
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat

@@ -1,4 +1,4 @@
-"""Snapshots of keyed streams over HTTP, as both clients read them. Pure but for the classes that have a client."""
+"""Snapshots of keyed streams over HTTP, for both clients. Pure except for the classes with a client."""
 
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Queue spaces over HTTP, as both clients make and show them. Pure but for the classes that have a client."""
+"""Queue spaces over HTTP, for both clients. Pure except for the classes with a client."""
 
 from collections.abc import Awaitable
 from typing import Final, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""Streams over HTTP as both clients use it: made, changed, deleted, and seen as their leaders have them. Pure."""
+"""Streams over HTTP for both clients: create, change, delete, describe as their leaders report them. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A thread of one's own for blocking calls, from an event loop; whoever is cancelled wakes it and waits until it is."""
+"""A dedicated thread for blocking calls from an event loop; a cancelled call wakes it and waits until it has ended."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""What a node says about itself, its streams and its groups, as values that type checkers know.
+"""A node's information about itself, its streams and groups, as typed values.
 
-A newer node may say more: what is not known here is left out.
+Fields that a newer node adds are ignored.
 """
 
 from typing import Any, TypeVar

@@ -1,6 +1,6 @@
-"""Writing for Python programs: calls become batches of one idempotent producer, and each learns what became of it.
+"""Writes for Python programs: calls become batches of one idempotent producer, and each gets its outcome.
 
-Blocking; one thread at a time.
+Blocking; used by one thread at a time.
 """
 
 from collections.abc import Sequence
