@@ -1,1 +1,1 @@
-"""The one place that composes: settings in, a running node out."""
+"""The composition root: settings in, a running node out."""

@@ -1,4 +1,4 @@
-"""What a node says when it is ready: each door's address, and a line to try for each. Pure."""
+"""The lines that a node prints when it is ready: each door's address and a command to try. Pure."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rows of the coordinators that run on a node: under the data directory, once there are any.
+"""The rows of the coordinators on a node, stored under the data directory once there are any.
 
 RocksDB is imported with the first rows: a node without them saves 8 MiB and a part of its start.
 """

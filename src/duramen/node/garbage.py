@@ -1,9 +1,8 @@
-"""When garbage is collected: what is young as it comes, the oldest generation only while the node has little to do.
+"""Schedules garbage collection: young generations as usual, the oldest only while the node is mostly idle.
 
-A collection of the oldest generation stops the process for as long as walking every object takes that has survived:
-100 ms at 400,000 of them. What start-up made is frozen and never walked, but once: in the first quiet moment, for what
-of it is garbage. The rest is cycles that outlived two collections, of which there are few: they can wait for a quiet
-moment, too.
+A collection of the oldest generation stops the process while every surviving object is visited: 100 ms for 400,000
+objects. Objects of the start-up are frozen and visited only once, in the first quiet moment, to free garbage among
+them. What remains are cycles that survived two collections; they are few and can wait for a quiet moment too.
 """
 
 import asyncio

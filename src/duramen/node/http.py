@@ -1,6 +1,6 @@
-"""The HTTP side of a node: it listens from the first moment on, and opens its door for the first connection.
+"""The HTTP side of a node: it listens from the beginning, and opens its door for the first connection.
 
-The packages of the door take a quarter of a node's start to import, so they are imported beside the node's work.
+Importing the door's packages takes a quarter of a node's start, so they are imported in the background.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""How a node logs: one event a line on standard error, as text or as JSON.
+"""Logging of a node: one event per line on standard error, as text or as JSON.
 
-An event's values for programs are handed over as `extra={"fields": {…}}`.
+Structured values of an event are passed as `extra={"fields": {…}}`.
 """
 
 import json

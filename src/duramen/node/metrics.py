@@ -1,4 +1,4 @@
-"""What a node takes of its machine, and what slows it from inside: a late event loop, the collector's pauses."""
+"""Metrics of the process: its use of the machine, event loop delays, pauses of the garbage collector."""
 
 import asyncio
 import gc

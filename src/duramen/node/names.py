@@ -1,4 +1,4 @@
-"""The names of streams in a directory on which no node runs: what its metadata log and its snapshots say."""
+"""The stream names in a directory without a running node, from its metadata log and snapshots."""
 
 from typing import NamedTuple
 from uuid import UUID

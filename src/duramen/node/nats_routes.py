@@ -1,4 +1,4 @@
-"""How the nats-servers of a cluster's nodes are one: where each listens for the others, and what it is told of them."""
+"""Connects the nats-servers of a cluster's nodes: the route address of each, and their routes configuration."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The files of a data directory while no node runs on it: for tools that make or read one."""
+"""The files of a data directory without a running node, for tools that read or create one."""
 
 import contextlib
 import fcntl

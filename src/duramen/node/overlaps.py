@@ -1,4 +1,4 @@
-"""Settings that would have two doors of a node listen on one address: compared before anything is bound."""
+"""Detects settings with which two doors would listen on one address, before anything is bound."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""A node as a child process: started, waited for until it is ready, stopped or killed. For tests, demos, benchmarks."""
+"""A node as a child process: started, awaited until it is ready, stopped or killed. For tests, demos, benchmarks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whether a node is ready: each part of it that may know of an obstacle is asked, and says it in a line."""
+"""Readiness of a node: each part reports its obstacle as one line."""
 
 from collections.abc import Callable
 

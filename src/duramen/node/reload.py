@@ -1,4 +1,4 @@
-"""Reading a node's settings again while it runs: what may change is taken, what may not is named."""
+"""Reloads a node's settings while it runs: applies those that may change, and names those that may not."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Running a node as a process: its event loop, signals, log lines and exit code."""
+"""A node as a process: event loop, signals, log lines, exit code."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Salvage: a new data directory from what is left of another, with the names that the metadata log still has."""
+"""Salvage: a new data directory from the sound data of another, with the names that the metadata log still has."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a data directory holds, counted without a node: logs, batches, bytes, times, and the write-ahead log."""
+"""Statistics of a data directory without a running node: logs, batches, bytes, times, and the write-ahead log."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""What the node tells the service manager that started it: the datagrams of systemd's sd_notify(3).
+"""Notifications to the service manager that started the node: the datagrams of systemd's sd_notify(3).
 
-Without NOTIFY_SOCKET in the environment nobody listens, and nothing is sent.
+Without NOTIFY_SOCKET in the environment nothing is sent.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Run as a script: become another program that the kernel kills when the parent ends (Linux).
+"""Run as a script: executes another program that the kernel kills when the parent ends (Linux).
 
     python -I -S tether.py PARENT-PID PROGRAM ARGUMENT…
 
-Imports nothing of ours and little else, so that it is gone in a few milliseconds. The request outlives exec; it is
-tied to the parent's thread that started us, which is the main one.
+Imports nothing of Duramen and little else, so that it takes only a few milliseconds. The request survives exec; it is
+tied to the parent's thread that started this process, the main thread.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Fires deadlines by the event loop's timer: one timer, set for whichever comes next."""
+"""Fires deadlines with one timer of the event loop, set for the next one."""
 
 import asyncio
 from typing import Final

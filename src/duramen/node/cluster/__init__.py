@@ -1,5 +1,5 @@
-"""The cluster side of a node: it forms a cluster with others or comes to one, and takes part in its quorum.
+"""The cluster side of a node: it forms or joins a cluster, and takes part in its quorum.
 
-`side` is what the node starts and stops. `belonging` is the file that says to which cluster a directory belongs,
-`neighbours` keeps the connections, `agreeing` runs the quorum's replica, `joining` makes of the node a member.
+The node starts and stops `assembly`. `identity` is the file that names the directory's cluster, `peers` keeps the
+connections, `quorum` runs the quorum's replica, `join` makes the node a member.
 """
