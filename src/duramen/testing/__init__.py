@@ -1,4 +1,4 @@
-"""For tests of users: `broker`, a real broker that is ready in a blink. pytest has it as the fixture `duramen_broker`.
+"""For users' tests: `broker` starts a real broker quickly. pytest has it as the fixture `duramen_broker`.
 
 >>> with duramen.testing.broker() as broker, duramen.connect(broker.http_url) as client:
 ...     client.produce(broker.create_stream("flights"), ["a"])

@@ -1,7 +1,7 @@
-"""The process of a test's own broker: a node that is ready soon, takes orders, and ends with whoever started it.
+"""The process of a test's broker: a node that starts quickly, takes commands, and ends with its parent.
 
-Orders and their answers are lines of JSON, on standard input and output. The first line has the settings; nothing of
-the environment and no file is read. Where standard input ends, the test has ended, whatever became of it.
+Commands and responses are lines of JSON on standard input and output. The first line has the settings; neither the
+environment nor a file is read. The end of standard input ends the process.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Faults for a test: what a broker does to its Kafka clients when the test says so."""
+"""Faults for a test, which a broker injects into the requests of its Kafka clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

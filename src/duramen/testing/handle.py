@@ -1,6 +1,6 @@
-"""A real broker for the tests of users, in a process of its own.
+"""A real broker for users' tests, in a process of its own.
 
-What takes long to import is imported when it is used: the broker is ready sooner.
+Slow imports are made on first use, so that the broker is ready sooner.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The pytest plugin: `duramen_broker`, `duramen_stream`, `duramen_broker_factory`. pytest loads it for everybody.
+"""The pytest plugin: `duramen_broker`, `duramen_stream`, `duramen_broker_factory`. pytest always loads it.
 
-So nothing but pytest is imported here until a fixture is used, and nothing is asked of it that an old one cannot do.
-What one test does to a broker that others share does not reach the next: its faults are cleared, and it is started
-again where it crashed. The report of a test that failed has what its brokers logged meanwhile.
+So it imports nothing but pytest until a fixture is used, and uses only features of old pytest versions. A test does not
+affect later ones that share its broker: faults are cleared, and a crashed broker is restarted. The report of a failed
+test has the log lines of its brokers.
 """
 
 import itertools

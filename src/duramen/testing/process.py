@@ -1,4 +1,4 @@
-"""The other end of `testing.child`: its process, started and waited for, asked, killed."""
+"""The parent's side of `testing.child`: starts the process, waits for it, sends commands, kills it."""
 
 import json
 import os
