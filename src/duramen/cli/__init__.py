@@ -1,1 +1,1 @@
-"""The command line: parse, call, print. Each command is imported when it is run, so that `--help` is quick."""
+"""The command line: parse, call, print. Each command is imported when it runs, so that `--help` is fast."""

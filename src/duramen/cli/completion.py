@@ -1,4 +1,4 @@
-"""`duramen completion`: the script with which a shell completes commands, options, and names of streams and groups."""
+"""`duramen completion`: the shell script that completes commands, options, and names of streams and groups."""
 
 import sys
 

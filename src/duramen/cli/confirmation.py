@@ -1,4 +1,4 @@
-"""Asking before something is destroyed."""
+"""Asks for confirmation before something is deleted."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Groups of commands whose modules are imported on demand: imports are most of what a short command takes."""
+"""Groups of commands with modules imported on demand: imports take most of the time of a short command."""
 
 import importlib
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Where the `duramen` command begins: signals before anything else, then `duramen.cli.commands`.
+"""Entry point of the `duramen` command: installs signal handlers first, then runs `duramen.cli.commands`.
 
-Imports nothing at the top that Python has not loaded by itself, so that a signal hardly ever finds it unprepared.
+Imports nothing at the top that Python has not already loaded, so that handlers are in place almost immediately.
 """
 
 import os

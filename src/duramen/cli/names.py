@@ -1,4 +1,4 @@
-"""Names that a shell may complete: those of streams and groups, as the node knows them, if it answers at once."""
+"""Names for shell completion: streams and groups, from the node if it responds quickly."""
 
 import os
 from typing import Any, ClassVar, Final

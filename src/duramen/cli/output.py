@@ -1,4 +1,4 @@
-"""What every command that shows something has in common: `--format text|json`, and text that fits the terminal."""
+"""Shared output options: `--format text|json`, and text that fits the terminal."""
 
 import json
 from collections.abc import Callable, Container, Sequence

@@ -1,4 +1,4 @@
-"""A bar on standard error for what takes longer than two seconds, where that is a terminal; nothing elsewhere."""
+"""A progress bar on standard error for work longer than two seconds, if that is a terminal."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Standard input, output and error, where they are closed or cannot be written."""
+"""Standard input, output and error that are closed or cannot be written."""
 
 import errno
 import os

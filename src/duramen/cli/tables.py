@@ -1,4 +1,4 @@
-"""Text in columns, for people and for `awk` alike: no frames, no colours."""
+"""Text in columns for people and for `awk`: no frames, no colours."""
 
 import shutil
 import sys

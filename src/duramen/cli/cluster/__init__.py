@@ -1,1 +1,1 @@
-"""`duramen cluster`: the nodes that work as one. A module a command, imported when it is called."""
+"""`duramen cluster`: commands about the nodes of a cluster. One module per command, imported when called."""

@@ -1,4 +1,4 @@
-"""`duramen cluster`: names of its commands."""
+"""`duramen cluster`: the names of its commands."""
 
 from collections.abc import Mapping
 from typing import ClassVar

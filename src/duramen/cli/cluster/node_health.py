@@ -1,4 +1,4 @@
-"""How each node of a cluster is, as it says itself, and how far it is behind, as leaders say: all are asked at once."""
+"""The health of each node from the node itself, and its lag from the leaders: all are asked concurrently."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What the commands about one node of a cluster have in common."""
+"""Shared parts of the commands about one node of a cluster."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar

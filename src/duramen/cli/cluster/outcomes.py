@@ -1,4 +1,4 @@
-"""What became of partitions, one by one, as the commands that change them say it."""
+"""Prints the outcome per partition, for the commands that change partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

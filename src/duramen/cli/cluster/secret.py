@@ -1,4 +1,4 @@
-"""`duramen cluster secret`: the file that the nodes of a cluster share."""
+"""`duramen cluster secret`: creates the secret file that the nodes of a cluster share."""
 
 import os
 import sys

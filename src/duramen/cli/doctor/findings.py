@@ -1,4 +1,4 @@
-"""What `duramen doctor` finds: one thing looked at, how it is, and what to do about it."""
+"""A finding of `duramen doctor`: what was checked, its state, and advice."""
 
 from typing import Literal, NamedTuple
 

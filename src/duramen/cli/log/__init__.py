@@ -1,1 +1,1 @@
-"""`duramen log`: the files of a data directory, without a node. A module a command, imported when it is called."""
+"""`duramen log`: the files of a data directory, without a node. One module per command, imported when called."""

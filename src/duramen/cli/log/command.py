@@ -1,4 +1,4 @@
-"""`duramen log`: names of its commands."""
+"""`duramen log`: the names of its commands."""
 
 import sys
 from collections.abc import Mapping

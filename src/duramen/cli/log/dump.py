@@ -1,4 +1,4 @@
-"""`duramen log dump`: what lies in a file of a data directory, read without a node. Here: the batches of a segment."""
+"""`duramen log dump`: prints a file of a data directory without a node. Here: the batches of a segment."""
 
 import mmap
 import os

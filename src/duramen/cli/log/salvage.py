@@ -1,4 +1,4 @@
-"""`duramen log salvage`: a new data directory from what is left of a damaged one."""
+"""`duramen log salvage`: writes the sound data of a damaged directory to a new one."""
 
 from pathlib import Path
 

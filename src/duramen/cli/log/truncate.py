@@ -1,4 +1,4 @@
-"""`duramen log truncate`: a new data directory in which one log ends earlier."""
+"""`duramen log truncate`: writes a new data directory in which one log ends earlier."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""`duramen pipeline`: a module for each of its commands."""
+"""`duramen pipeline`: one module per command."""

@@ -1,4 +1,4 @@
-"""`duramen pipeline`: names of its commands."""
+"""`duramen pipeline`: the names of its commands."""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""`duramen pipeline explain`: how Spark computes each query."""
+"""`duramen pipeline explain`: Spark's execution plan of each query."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`duramen pipeline run`: one Spark application, until it is told to stop, or all that there was is done."""
+"""`duramen pipeline run`: one Spark application, until it is stopped or the available records are processed."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""`duramen pipeline status`: what the application that runs a pipeline, or ran it last, says of itself."""
+"""`duramen pipeline status`: the status that the application of a pipeline writes."""
 
 from pathlib import Path
 

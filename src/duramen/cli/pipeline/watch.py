@@ -1,4 +1,4 @@
-"""Who looks on while a pipeline runs: a table that stays up to date on a terminal, lines of JSON elsewhere."""
+"""Displays a running pipeline: a live table on a terminal, lines of JSON elsewhere."""
 
 import json
 import threading

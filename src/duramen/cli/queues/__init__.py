@@ -1,1 +1,1 @@
-"""`duramen queue`: spaces of queues, and the entries in them."""
+"""`duramen queue`: queue spaces and their entries."""

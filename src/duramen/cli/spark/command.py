@@ -1,4 +1,4 @@
-"""`duramen spark`: names of its commands."""
+"""`duramen spark`: the names of its commands."""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""`duramen table`: names of its commands."""
+"""`duramen table`: the names of its commands."""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""What tables need of Python packages, said in one sentence where it is not there."""
+"""Checks the Python packages that tables need, and names a missing one."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""`--storage NAME=VALUE`: how the commands get to where tables lie, beside what the environment says."""
+"""`--storage NAME=VALUE`: access to the storage of tables, in addition to the environment."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a node's metrics say at one moment, and what has happened between two of them. Pure."""
+"""A node's metrics at one moment, and the differences between two samples. Pure."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The text of `duramen top`: one page of what has happened, as wide and as high as the terminal. Pure."""
+"""The text of `duramen top`: one page in the size of the terminal. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
