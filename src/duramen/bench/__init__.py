@@ -1,1 +1,1 @@
-"""Measuring: latency, throughput and the targets of the project, of Duramen and of its peers. Above the node."""
+"""Benchmarks: latency, throughput and the project's targets, for Duramen and its peers. Above the node."""

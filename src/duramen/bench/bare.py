@@ -1,4 +1,4 @@
-"""The bare loop: the same writes to a file of its own, with an fdatasync after each or without. T is such a write."""
+"""The baseline: the same writes to a file of its own, with or without an fdatasync after each. T is one such write."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""What the commands of `duramen bench` do: set up, measure, print, write."""
+"""The commands of `duramen bench`: set up, measure, print, write results."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Who is measured: a place to write to, under the name and mode that tables show. Data only."""
+"""The measured systems: where to write, with the name and mode shown in tables. Data only."""
 
 from typing import Final, Literal, NamedTuple
 

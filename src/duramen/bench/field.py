@@ -1,4 +1,4 @@
-"""Everything that is measured in one go: a node of ours, and the peers that were asked for, side by side."""
+"""All systems of one measurement: a Duramen node and the requested peers."""
 
 import itertools
 from collections.abc import Sequence

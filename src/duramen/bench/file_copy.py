@@ -1,4 +1,4 @@
-"""A plain copy of files in a process of its own, with the processor that others leave: what any program would cost."""
+"""A plain file copy in a process of its own at low priority: the unavoidable cost of such a copy."""
 
 import multiprocessing
 import os

@@ -1,8 +1,8 @@
-"""A data directory with many large logs, made at once: what a node leaves behind that was stopped in order.
+"""A data directory with many large logs, created at once, as a node leaves it after a clean stop.
 
-Every record in it is real and can be read: batches of 1 MiB whose one value is zeros, so that all but the first page
-of each is a hole in a sparse file, and indexes with the CRC of every block. All logs hold the same batches: what lies
-in closed segments is one file with many names. So 100 GB take less than 100 MB of disk, and are soon removed.
+Every record in it is real and readable: batches of 1 MiB with one value of zeros, so that all but the first page of
+each is a hole in a sparse file, and indexes with the CRC of every block. All logs have the same batches: closed
+segments are hard links to one file. So 100 GB take less than 100 MB of disk and are deleted quickly.
 """
 
 import os

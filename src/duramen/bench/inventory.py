@@ -1,8 +1,8 @@
 """The inventory of a node: many topics loaded, bytes a topic, lookups, pages, changes, topics in use, and a restart.
 
-Names have 48 random bits, 10,000 of them in a namespace. Clients in processes of their own load them through the bulk
-path, each request durable and in the view before its answer. Lookups draw from all names. On a machine that others use
-too the processor's time says more than the clock: both are told.
+Names have 48 random bits, 10,000 of them per namespace. Clients in processes of their own use the bulk path; each
+response means durable and visible. Lookups draw from all names. On a shared machine CPU time is more meaningful than
+wall time; both are reported.
 """
 
 import os

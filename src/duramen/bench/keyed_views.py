@@ -1,8 +1,7 @@
-"""Views of keyed streams with each way to run them, without a node.
+"""Views of keyed streams with each implementation, without a node.
 
-Updates a second and core, memory, and how quick snapshots are. Keys of 16 bytes and values of 100, uniform
-updates, a thousand records in a batch, in memory. What counts is the time of the processor; the median of the rounds
-is given.
+Updates per second and core, memory, and snapshot speed. Keys have 16 bytes, values 100, updates are uniform, with a
+thousand records per batch, in memory. CPU time is measured; the result is the median of the rounds.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Latency: publish to acknowledgement at a fixed rate, of everybody, of each size, in runs that take turns."""
+"""Latency: publish to acknowledgement at a fixed rate, for each system and size, in alternating runs."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -1,8 +1,8 @@
-"""Record batches to Arrow and back: rows a second and core of the native package and of its Python twins.
+"""Record batches to Arrow and back: rows per second and core of the native package and of its Python twins.
 
-Records have keys of 16 bytes and values of 100, a thousand in a batch, and lie in memory. What counts is the time of
-the processor. All take turns, the median of the rounds is given; how fast CRCs are made of the same bytes says how much
-of the machine there was.
+Records have keys of 16 bytes and values of 100, a thousand per batch, in memory. CPU time is measured. The
+implementations alternate, and the result is the median of the rounds; the CRC speed over the same bytes shows how busy
+the machine was.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Duramen as it is measured: a node in a process of its own, and streams of each durability in it."""
+"""Duramen as a measured system: a node in a process of its own, with streams of each durability."""
 
 import http.client
 import json

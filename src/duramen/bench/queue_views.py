@@ -1,4 +1,4 @@
-"""Views of light queues, without a node: how quick a queue is read, also beside queues that were emptied."""
+"""Views of light queues without a node: read speed, also beside emptied queues."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Light queues measured: their views, then a node with queue spaces (`scenarios.queues`)."""
+"""Light queues: their views, then a node with queue spaces (`scenarios.queues`)."""
 
 import tempfile
 from pathlib import Path

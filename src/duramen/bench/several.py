@@ -1,4 +1,4 @@
-"""Three nodes as they are measured: streams whose replicas are where they are wanted, and what the nodes say."""
+"""Three nodes as a measured system: streams with replicas at given places, and the nodes' metrics."""
 
 import os
 import socket

@@ -1,7 +1,7 @@
 """A node on a simulated slow disk: `python -m duramen.bench.slow_node MS serve --data-dir DIRECTORY`.
 
-What a slow disk would do, measured on a machine that has another. Every sync of a file or a directory takes so many
-milliseconds and does nothing else. Settings come from the environment, as those of `duramen serve` may.
+Measures the effect of a slow disk on a machine with a fast one. Every sync of a file or a directory takes the given
+milliseconds and does nothing else. Settings come from the environment, as for `duramen serve`.
 """
 
 import gc

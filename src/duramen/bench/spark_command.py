@@ -1,4 +1,4 @@
-"""What `duramen bench spark` does: every measurement of Spark, one after another, or those that are named."""
+"""The command `duramen bench spark`: all Spark benchmarks, or the named ones, one after another."""
 
 import tempfile
 from collections.abc import Sequence

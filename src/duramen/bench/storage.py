@@ -1,4 +1,4 @@
-"""What the commands of `duramen bench` about nodes do: many logs, large ones, slow disks, cold reads; clusters."""
+"""The commands of `duramen bench` about nodes: many logs, large logs, slow disks, cold reads, clusters."""
 
 import tempfile
 from collections.abc import Callable, Mapping

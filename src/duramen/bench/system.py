@@ -1,4 +1,4 @@
-"""What the system says of a node: memory, open files, processor time, what it wrote, what it has cached. Linux."""
+"""System figures of a node: memory, open files, CPU time, bytes written, page cache. Linux."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""Throughput: so many messages of each size, until the last is acknowledged, and until a subscriber has them all."""
+"""Throughput: a number of messages of each size, until the last is acknowledged and until a subscriber has all."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -1,8 +1,8 @@
-"""What a load generator says and hears on one connection: a frame that is ready to be sent, and acknowledgements.
+"""The protocol side of a load generator's connection: a frame ready to send, and acknowledgements.
 
-The frame is made once and sent again and again, so that a broker is measured and not our encoder. Kafka's answers
-to the same frame all look alike: the first is decoded in full, in the others only what can differ is looked at.
-Bytes in, counts out; nothing here touches a socket.
+The frame is made once and sent repeatedly, so that the broker is measured and not the encoder. Kafka's responses to the
+same frame look alike: the first is decoded in full, in the others only the fields that can differ. Bytes in, counts
+out; nothing here touches a socket.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The closed loop: some connections, each with so many requests in flight, as fast as they are acknowledged."""
+"""The closed loop: a fixed number of connections and requests in flight, as fast as they are acknowledged."""
 
 import selectors
 import time

@@ -1,4 +1,4 @@
-"""Open connections with their channels: what both load generators, the paced one and the full one, are given."""
+"""Open connections with their channels, for both load generators."""
 
 import socket
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Connections that say who they are and then nothing, and topics that nobody uses: what a broker holds for them."""
+"""Idle connections that only identify themselves, and unused topics: a broker's cost for them."""
 
 import resource
 import socket

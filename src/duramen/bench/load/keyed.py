@@ -1,4 +1,4 @@
-"""Records with keys through an unchanged librdkafka producer: as many as go, or so many a second."""
+"""Keyed records through an unmodified librdkafka producer: at full speed or at a fixed rate."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Throughput through an unchanged Kafka client: one librdkafka producer, one librdkafka consumer."""
+"""Throughput with an unmodified Kafka client: one librdkafka producer, one librdkafka consumer."""
 
 import os
 import time

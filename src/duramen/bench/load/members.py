@@ -1,4 +1,4 @@
-"""A consumer group as it forms: unchanged clients that all come at once."""
+"""The formation of a consumer group: unmodified clients that join at the same time."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

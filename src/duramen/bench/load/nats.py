@@ -1,4 +1,4 @@
-"""A blocking connection to a NATS server, as little of one as measuring needs."""
+"""A minimal blocking connection to a NATS server."""
 
 import json
 import os

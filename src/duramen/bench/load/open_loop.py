@@ -1,6 +1,6 @@
-"""The open loop: messages leave when they are due, whatever became of those before, and count from when they were due.
+"""The open loop: messages are sent when they are due, regardless of earlier ones; latency counts from then.
 
-So a moment in which the broker stands still is felt by every message that was due in it, not only by one.
+So a stall of the broker affects every message that was due during it, not only one.
 """
 
 import select

@@ -1,10 +1,10 @@
-"""Latencies in the buckets of an HdrHistogram, and which of its percentiles the sample carries. Pure.
+"""Latencies in the buckets of an HdrHistogram, and the percentiles that the sample supports. Pure.
 
 The buckets are those of hdrhistogram.org for three significant digits: up to 2,047 every value has its own; from there
 on each doubling of values is cut into 1,024.
 
-A percentile is carried where at least ten samples lie beyond it; past that point a single slow moment decides, and
-the only honest thing to say is the maximum.
+A percentile is supported if at least ten samples lie beyond it. Otherwise a single slow moment decides it, and only the
+maximum is reported.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A client that asks a node at once, without what a library waits before it asks again: for times of failovers."""
+"""A client that retries at once, without a library's backoff: for failover times."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""Entries of light queues through the Python client: in batches by several clients at once, and one at a time."""
+"""Entries of light queues through the Python client: in batches by several clients, and one at a time."""
 
 import asyncio
 import multiprocessing

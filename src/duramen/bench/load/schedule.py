@@ -1,4 +1,4 @@
-"""When the messages of an open loop are due: at a fixed rate, whatever became of those before. Pure."""
+"""The send times of an open loop: a fixed rate, regardless of earlier messages. Pure."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""A consumer that follows closely: how long records take from when they were due to when an unchanged client has them.
+"""A consumer at the tail: the time from when a record is due until an unmodified client has it.
 
-Producer and consumer are librdkafka's; one thread sends when records are due, another receives.
+Producer and consumer are librdkafka's; one thread sends records when they are due, another receives them.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Transactions one after another, as an unchanged client makes them."""
+"""Consecutive transactions of an unmodified client."""
 
 import os
 import time

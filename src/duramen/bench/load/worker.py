@@ -1,6 +1,6 @@
-"""The process that makes the load, and the progress bar of the one that waits for it.
+"""The load generator's process, and the progress bar of its parent.
 
-The load has a process of its own, so that neither the bar nor anything else of the command disturbs its clock.
+The load has its own process, so that the bar and the rest of the command do not disturb its clock.
 """
 
 import multiprocessing

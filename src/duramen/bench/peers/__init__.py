@@ -1,1 +1,1 @@
-"""The systems beside which Duramen is measured, started and stopped by us on free ports and in directories of ours."""
+"""The peers of a measurement, started and stopped on free ports and in directories of their own."""

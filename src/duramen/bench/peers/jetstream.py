@@ -1,4 +1,4 @@
-"""NATS JetStream: the nats-server of the wheel, with a stream in files, synced now and then or always."""
+"""NATS JetStream: the nats-server of the wheel, with a file stream, synced periodically or always."""
 
 import json
 import shutil

@@ -1,7 +1,6 @@
-"""Apache Kafka: its jars from Maven Central, one KRaft node that is broker and controller, with its defaults.
+"""Apache Kafka: its jars from Maven Central, one KRaft node as broker and controller, with default settings.
 
-Topics are lazy, as Kafka has them (the operating system writes when it likes), or have `flush.messages=1`, which
-syncs before each acknowledgement.
+Topics are unsynced, Kafka's default, or have `flush.messages=1`, which syncs before each acknowledgement.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""A peer's server process: it ends with us, however we end, and is given a moment to stop by itself."""
+"""A peer's server process: it ends with this process, after a moment for a clean stop."""
 
 import os
 import socket

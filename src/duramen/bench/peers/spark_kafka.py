@@ -1,7 +1,6 @@
-"""Spark with others' connectors: a PySpark for which there are such, and their jars from Maven Central.
+"""Spark with other connectors: a PySpark version that they support, and their jars from Maven Central.
 
-There are none yet for the PySpark that Duramen uses, so each such Spark has an environment of its own in the user's
-cache.
+They do not support Duramen's PySpark yet, so each such Spark has an environment of its own in the user's cache.
 """
 
 import shutil

@@ -1,1 +1,1 @@
-"""Results as tables, pictures and JSON, and targets."""
+"""Results as tables, plots and JSON, and targets."""

@@ -1,4 +1,4 @@
-"""Results as JSON: what was measured, on what, when, and every figure that tables leave out."""
+"""Results as JSON: the measurement, its machine and time, and figures that tables omit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Latency by percentile as a picture: one panel a size, one line for everybody, as far as the sample carries it."""
+"""A plot of latency by percentile: one panel per size, one line per system, as far as the sample supports it."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sizes of messages as tables name them. Pure."""
+"""Message sizes as text. Pure."""
 
 from duramen.base.units import format_bytes
 

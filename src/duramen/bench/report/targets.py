@@ -1,4 +1,4 @@
-"""What a target says, and whether what was measured reaches it. Pure."""
+"""A target, and whether a measurement meets it. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence

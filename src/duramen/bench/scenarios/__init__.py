@@ -1,1 +1,1 @@
-"""The targets, measured: each module takes a field of servers and returns outcomes."""
+"""The targets' measurements: each module takes a field of systems and returns outcomes."""

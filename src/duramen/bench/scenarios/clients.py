@@ -1,4 +1,4 @@
-"""What users of Kafka's clients do all day, beside Apache Kafka: throughput, transactions, groups, memory."""
+"""Everyday work of Kafka clients, compared with Apache Kafka: throughput, transactions, groups, memory."""
 
 from collections.abc import Callable
 from typing import Final

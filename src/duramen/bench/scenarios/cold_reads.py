@@ -1,4 +1,4 @@
-"""A consumer reads a long log from its start, from the disk, while producers write to another: what they feel of it."""
+"""A consumer reads a long log from disk while producers write to another: its effect on the producers."""
 
 import multiprocessing
 from collections.abc import Sequence

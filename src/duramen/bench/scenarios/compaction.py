@@ -1,4 +1,4 @@
-"""Acknowledgement of single records while a log is compacted and while none is, in turns, on one node of its own."""
+"""Latency of single records with and without compaction of another log, alternating, on one node."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Many requests at once: on many connections, on one, through NATS, to many partitions. One generator for everybody."""
+"""Many concurrent requests: on many connections, on one, through NATS, to many partitions. One generator for all."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Small batches to a thousand logs at the same time: beside `os`, and how often each byte goes to the disk."""
+"""Small batches to a thousand logs at once: compared with `os`, and the write amplification on disk."""
 
 import time
 from pathlib import Path

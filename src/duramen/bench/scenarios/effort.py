@@ -1,4 +1,4 @@
-"""How long the targets are measured. Data only."""
+"""The duration of the targets' measurements. Data only."""
 
 from typing import Final, NamedTuple
 

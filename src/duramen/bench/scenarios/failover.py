@@ -1,7 +1,7 @@
-"""How long nobody is acknowledged where a leader is killed, stands still, or is moved, by a client that asks at once.
+"""The time without acknowledgements after a leader is killed, paused or moved, for a client that retries at once.
 
-Three nodes, one partition that all of them hold, acks=all. The client asks the nodes in turns without waiting between:
-what a library waits before it asks again, librdkafka 100 ms at first, comes on top.
+Three nodes, one partition with a replica on each, acks=all. The client asks the nodes alternately without delay. A
+library's backoff, initially 100 ms in librdkafka, adds to the result.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""A node that joins a cluster and is given replicas of what is there: how fast it copies, and what producers feel."""
+"""A node that joins a cluster and copies existing replicas: its speed, and the effect on producers."""
 
 import math
 import os

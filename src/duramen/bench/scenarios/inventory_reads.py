@@ -1,4 +1,4 @@
-"""Names of an inventory looked up, over HTTP, with Kafka's Metadata and in the view itself; pages; and searches."""
+"""Lookups in an inventory, over HTTP, with Kafka's Metadata and in the view itself; pages; searches."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""A keyed stream beside the same one unkeyed, and its snapshots: producing, lag, reading, opening, restarting."""
+"""A keyed stream compared with an unkeyed one, and its snapshots: produce, lag, read, open, restart."""
 
 import http.client
 import importlib.util

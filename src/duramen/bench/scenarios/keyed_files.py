@@ -1,4 +1,4 @@
-"""A view whose table of keys lies in files, in a process of its own: updates a second, memory, and opening it again."""
+"""A view with its table of keys in files, in a process of its own: update rate, memory, and reopening."""
 
 import resource
 import time

@@ -1,4 +1,4 @@
-"""Many partitions on three nodes: how fast they are made, and how soon somebody leads them where a node goes."""
+"""Many partitions on three nodes: creation speed, and time to elect leaders after a node fails."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How long the node stands still under load: what a probe feels that waits for no disk, and what collections took."""
+"""Pauses of the node under load: the latency of a probe without disk access, and garbage collections."""
 
 import http.client
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The broker's process: how soon it is ready, what it holds, what a million records cost it."""
+"""The broker's process: start time, memory, CPU time per million records."""
 
 import http.client
 import tempfile

@@ -1,4 +1,4 @@
-"""Light queues on a node: rows a second in batches and one at a time, reads, edits, memory, idleness, restarts."""
+"""Light queues on a node: rates in batches and one at a time, reads, edits, memory, idle cost, restarts."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Acknowledgement of single records at 50 a second: beside a bare write + fdatasync, and Kafka that syncs."""
+"""Latency of single records at 50 per second: compared with a bare write + fdatasync, and with Kafka that syncs."""
 
 from duramen.bench.bare import pace_writes
 from duramen.bench.contenders import Contender

@@ -1,4 +1,4 @@
-"""Many clients on a slow disk: syncs that they share make them many times as fast as one of them alone."""
+"""Many clients on a slow disk: shared syncs make them many times as fast as one client."""
 
 from pathlib import Path
 from typing import Final

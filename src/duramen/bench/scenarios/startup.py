@@ -1,4 +1,4 @@
-"""Starting on many logs and on large ones: after a stop in order, and after kill -9 with a tail to replay."""
+"""Start with many logs and with large ones: after a clean stop, and after kill -9 with a tail to replay."""
 
 import shutil
 import time

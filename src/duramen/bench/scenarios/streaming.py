@@ -1,4 +1,4 @@
-"""One librdkafka producer and one librdkafka consumer, beside Apache Kafka as it comes."""
+"""One librdkafka producer and one librdkafka consumer, compared with Apache Kafka in its default configuration."""
 
 from duramen.bench.contenders import Contender
 from duramen.bench.field import BenchServers

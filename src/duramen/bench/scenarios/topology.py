@@ -1,4 +1,4 @@
-"""A chain beside fan-out: what the leader sends to other replicas, and what producers with acks=all wait."""
+"""A chain compared with fan-out: bytes that the leader sends, and latency of producers with acks=all."""
 
 from pathlib import Path
 from typing import Final

@@ -1,1 +1,1 @@
-"""Spark reading and writing through `format("duramen")`, beside Spark's own Kafka source on Apache Kafka."""
+"""Spark reads and writes through `format("duramen")`, compared with Spark's own Kafka source on Apache Kafka."""

@@ -1,7 +1,7 @@
-"""From an event to the function of its micro-batch, at a fixed rate of events.
+"""The latency from an event to the function of its micro-batch, at a fixed rate of events.
 
-An event's value is the moment at which it was sent. Ours runs with the settings
-of `duramen.spark.session`; the peer with Spark's own, and once more with those of ours that it knows.
+An event's value is its send time. Duramen runs with the settings of `duramen.spark.session`; the peer with Spark's
+defaults, and again with those of the session's settings that it supports.
 """
 
 import json

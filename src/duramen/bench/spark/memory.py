@@ -1,4 +1,4 @@
-"""Whether Spark's processes keep their memory over a long streaming run through `format("duramen")`."""
+"""Whether the memory of Spark's processes grows during a long streaming query through `format("duramen")`."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""What the measurements of Spark run in a process of its own, by one source or the other.
+"""The Spark queries of the benchmarks, in a process of their own, with either source.
 
 It is run by path, by an interpreter that may have another PySpark and no Duramen: for the other source it imports
 PySpark only. The argument

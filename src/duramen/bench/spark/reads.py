@@ -1,4 +1,4 @@
-"""Rows a second that Spark reads: a batch counted, one to Parquet, a stream of what is there to Parquet and to Delta.
+"""Rows per second that Spark reads: a batch count, a batch to Parquet, streams to Parquet and to Delta.
 
 Ours goes there in both of its ways: row by row through Java, as any frame does, and in files that the tasks write by
 themselves (`duramen.spark.write_parquet`, `stream_parquet`, pipelines that copy a stream, and a stream as a table).

@@ -1,7 +1,7 @@
-"""The two sides of every measurement of Spark: its source and its broker, and the process that runs a query.
+"""The two sides of every Spark benchmark: source, broker, and the process that runs a query.
 
-Both have the same Java and cores. Ours has the settings of `duramen.spark.session`, as its users have them; the other
-is measured as it comes, with Spark's own defaults, and again with those of ours that concern it.
+Both have the same Java and cores. Duramen has the settings of `duramen.spark.session`, as its users have; the peer runs
+with Spark's defaults, and again with those of the session's settings that apply to it.
 """
 
 import json

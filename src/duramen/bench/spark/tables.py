@@ -1,4 +1,4 @@
-"""Streams as tables: how quickly they are translated, how far a running job is behind, how new what is read is."""
+"""Streams as tables: write speed, lag of a running job, and freshness of reads."""
 
 import json
 import signal

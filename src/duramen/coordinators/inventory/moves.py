@@ -282,7 +282,7 @@ class _MovesTogether:
         self._change(number).unbind(error)
 
     def _own(self, placed: dict[int, Any]) -> None:
-        """The records belong to the new namespace from now on; the first names still show that a change is under way."""
+        """The records belong to the new namespace from now on; the first names still show a change under way."""
         left, told = len(placed), dict[int, Any]()
 
         def answered(number: int, answer: object) -> None:
