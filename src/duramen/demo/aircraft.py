@@ -1,4 +1,4 @@
-"""The flights once more, keyed by tail number: a consumer goes away and comes back, and reads each aircraft once."""
+"""The flights keyed by tail number: a consumer leaves and returns, and reads each aircraft once."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The chart: mean delays by carrier and hour, as a picture."""
+"""The chart: mean delays by carrier and hour."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The consumer group: its members' processes, how far they are, and what they have read."""
+"""The consumer group: its members' processes, their progress, and what they have read."""
 
 import asyncio
 import multiprocessing

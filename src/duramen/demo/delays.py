@@ -1,4 +1,4 @@
-"""Departure delays by carrier and hour: the result that Spark and pandas compute, and what is shown of it. Pure."""
+"""Departure delays by carrier and hour: the result that Spark and pandas compute, and its display. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

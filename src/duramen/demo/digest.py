@@ -1,7 +1,7 @@
 """A digest of a set of flights that does not depend on their order. Pure.
 
-Each flight has a fingerprint of 128 bits; the digest of many is their sum, modulo 2**128. Unlike with exclusive or,
-a flight that is there twice does not vanish from it.
+Each flight has a fingerprint of 128 bits; the digest is their sum modulo 2**128. Unlike exclusive or, a sum does not
+hide a duplicate flight.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The demo's directory: what lies where in it, and that no other directory is ever replaced."""
+"""The demo's directory: its layout, and a guard that no other directory is ever replaced."""
 
 import fcntl
 import shutil

@@ -1,4 +1,4 @@
-"""The delays as pandas computes them from the raw file, which has been through none of our code."""
+"""The delays that pandas computes from the raw file, without Duramen's code."""
 
 from pathlib import Path
 

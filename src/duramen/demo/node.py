@@ -1,4 +1,4 @@
-"""The demo's node: a real one in a process of its own, killed and started again, and its stream over HTTP."""
+"""The demo's node: a real one in a process of its own, killed and restarted, and its stream over HTTP."""
 
 import http.client
 import json

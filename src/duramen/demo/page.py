@@ -1,4 +1,4 @@
-"""The HTML page: the chart, the delays behind it, and the report. Pure text, and one file that needs no other."""
+"""The HTML page: the chart, the delays behind it, and the report, in one self-contained file. Pure text."""
 
 import base64
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """The pipeline: a Spark streaming query that writes the stream, joined with airline names, into a Parquet table.
 
-Everything that Spark and its Java say goes to a file: both write to the standard streams of this process.
+The output of Spark and its Java goes to a file, because both write to the standard streams of this process.
 """
 
 import contextlib

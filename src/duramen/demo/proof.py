@@ -1,7 +1,7 @@
-"""The proof that what came out is what went in. Pure: it is handed what was published, acknowledged and read.
+"""Proves that the output equals the input. Pure: takes the published, acknowledged and read flights.
 
-A consumer may read again what it had read before a crash, so each offset of a partition is counted once; what it
-held must be the same each time.
+A consumer may read records again after a crash, so each offset of a partition counts once; its value must be the same
+each time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

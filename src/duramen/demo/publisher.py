@@ -1,7 +1,7 @@
-"""The publisher: plain nats-py. Many messages are in flight at once; what is not acknowledged is published again.
+"""The publisher: plain nats-py with many messages in flight; unacknowledged ones are published again.
 
 Every message has its number in its reply subject, under one inbox with one subscription, so that an acknowledgement
-costs one callback and no coroutine of its own.
+costs one callback and no coroutine.
 """
 
 import asyncio

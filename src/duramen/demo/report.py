@@ -1,4 +1,4 @@
-"""The report: what was measured, as short lines. Pure."""
+"""The report: measurements as short lines. Pure."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""A demo as a program: its signals, its exit codes, and what becomes of errors."""
+"""A demo as a program: signals, exit codes, error handling."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""What the reader sees while it happens: steps, plain lines, progress bars and tables. Writes to the terminal only."""
+"""The demo's display: steps, lines, progress bars and tables. Writes to the terminal only."""
 
 import contextlib
 import os

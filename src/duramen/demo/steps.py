@@ -1,4 +1,4 @@
-"""The steps of the demo, one after the other, from an empty directory to the report."""
+"""The steps of the demo, from an empty directory to the report."""
 
 import asyncio
 import contextlib

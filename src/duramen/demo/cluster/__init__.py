@@ -1,1 +1,1 @@
-"""`make demo-cluster`: the flights through a cluster whose nodes are killed and paused, and the proof of it."""
+"""`make demo-cluster`: the flights through a cluster whose nodes are killed and paused, with a proof."""

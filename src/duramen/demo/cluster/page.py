@@ -1,4 +1,4 @@
-"""The HTML page: the picture, what happened in which order, the proof, and the report. One file that needs no other."""
+"""The HTML page: the plot, the events in order, the proof, and the report, in one self-contained file."""
 
 import base64
 from collections.abc import Iterable, Sequence

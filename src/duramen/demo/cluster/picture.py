@@ -1,4 +1,4 @@
-"""The timeline as a picture: who led each partition, who was in sync, who was gone, and the acknowledgements."""
+"""The timeline as a plot: leaders, in-sync sets, unavailable nodes, acknowledgements."""
 
 import logging
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The producer: unchanged confluent-kafka, idempotent, with acks=all, at an even rate. It keeps where each flight went.
+"""The producer: unmodified confluent-kafka, idempotent, acks=all, at a constant rate. It records each flight's offset.
 
-It goes no further than it is allowed to: what is to happen to the cluster while flights flow happens while they do.
+It continues only as far as it is allowed to, so that the planned faults happen while flights flow.
 """
 
 import threading

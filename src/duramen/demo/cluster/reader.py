@@ -1,6 +1,7 @@
-"""The reader: an unchanged confluent-kafka consumer of every partition, in a process of its own.
+"""The reader: an unmodified confluent-kafka consumer of every partition, in a process of its own.
 
-It reads until it is told to stop or its parent is gone, says now and then how far it is, and at the end what it read.
+It reads until it is told to stop or its parent has ended, reports its progress from time to time, and its result at the
+end.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The report of the cluster: what was measured, as short lines. Pure."""
+"""The report of the cluster demo: measurements as short lines. Pure."""
 
 from dataclasses import dataclass
 

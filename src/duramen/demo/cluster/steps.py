@@ -1,4 +1,4 @@
-"""The steps of the cluster's demo, one after the other, from an empty directory to the report."""
+"""The steps of the cluster demo, from an empty directory to the report."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
-"""What a cluster did, and when: who led, who was in sync, what was done to it, what was acknowledged. Pure.
+"""The timeline of a cluster: leaders, in-sync sets, faults, acknowledgements. Pure.
 
-Times are seconds since the flights began to flow.
+Times are seconds since the first flight.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What is done to the cluster while flights flow: a node is killed and started again, then another one is paused."""
+"""The faults of the cluster demo: one node is killed and restarted, then another is paused."""
 
 import threading
 from collections import Counter

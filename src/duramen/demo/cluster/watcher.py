@@ -1,4 +1,4 @@
-"""The watcher: asks the nodes again and again who leads and who is in sync, and takes down what they say."""
+"""The watcher: polls the nodes for leaders and in-sync sets, and records them."""
 
 import contextlib
 import threading

@@ -1,1 +1,1 @@
-"""`make demo-inventory`: an inventory of many topics, made, searched, renamed, moved, killed and checked."""
+"""`make demo-inventory`: an inventory of many topics, created, searched, renamed, moved, killed and checked."""

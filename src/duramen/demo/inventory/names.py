@@ -1,4 +1,4 @@
-"""The names of the demo: tenants, namespaces, and topics that Kafka could carry; the same in each run."""
+"""The names of the demo: tenants, namespaces, and topics with names that Kafka allows; the same in each run."""
 
 import random
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""The picture of the inventory's demo: topics and memory while they are loaded, and records of Kafka clients."""
+"""The plot of the inventory demo: topics and memory during the load, and records of Kafka clients."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The steps of the inventory's demo, one after the other, from an empty directory to the report."""
+"""The steps of the inventory demo, from an empty directory to the report."""
 
 import base64
 import random

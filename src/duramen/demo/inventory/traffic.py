@@ -1,4 +1,4 @@
-"""Kafka clients of the demo: a producer, a member of a group, and a consumer that reads everything; all as they are."""
+"""Unmodified Kafka clients of the demo: a producer, a group member, and a consumer that reads everything."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
