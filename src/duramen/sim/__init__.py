@@ -1,4 +1,4 @@
-"""Duramen without a machine: the ports in memory, moved by hand or under a seed, and what runs on them for real.
+"""Duramen without a machine: the ports in memory, driven by hand or by a seed, and the real code on them.
 
-The disk loses, tears and fails; the clock and the worker are moved by whoever runs the simulation.
+The disk loses, tears and fails; whoever runs the simulation advances the clock and the worker.
 """

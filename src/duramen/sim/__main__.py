@@ -1,4 +1,4 @@
-"""`python -m duramen.sim`: simulated crashes by the thousand, of a node or of whole clusters, or one run again."""
+"""`python -m duramen.sim`: thousands of simulated crashes of a node or of whole clusters, or one run again."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""A whole broker on doubles: nothing happens in it but what a test makes happen, and time stands still.
+"""A whole broker on test doubles: nothing happens except what a test triggers, and time stands still.
 
-No event loop, no thread, no file and no clock of the machine. `settle` runs what waits to be run, `advance` lets
-time go by and does what falls due; a test that wants to look between two steps uses `worker` and `clock` itself.
+No event loop, thread, file or system clock. `settle` runs waiting work, `advance` advances the time and fires
+deadlines; a test that needs control between two steps uses `worker` and `clock` directly.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Many runs, on as many processes: their outcomes one after another, and on a terminal how far that is."""
+"""Many runs in as many processes: their results in order, and their progress on a terminal."""
 
 import gc
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Many runs on all cores, and what they came to: crashes, their rate, faults by stage, and the first that failed."""
+"""Many runs on all cores, and their results: crashes, their rate, faults by stage, and the first failure."""
 
 import sys
 import time

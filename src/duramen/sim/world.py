@@ -1,7 +1,7 @@
-"""One run: a node on the simulated disk under a seed, ended and started again until it has been through enough.
+"""One run: a node on the simulated disk, driven by a seed, stopped and restarted until it has run long enough.
 
-The real directory, recovery, store, broker and groups; the ports are the disk, the scheduler's worker and clock, a
-map for the view of offsets, and the seed for chance.
+The directory, recovery, store, broker and groups are real; the ports are the disk, the scheduler's worker and clock, a
+map for the view of offsets, and the seed for randomness.
 """
 
 import random

@@ -1,1 +1,1 @@
-"""What must be true of a simulated node."""
+"""Invariants of a simulated node."""

@@ -1,4 +1,4 @@
-"""Producers of a simulated run: batches, plain and idempotent, and their repetitions as a client makes them."""
+"""Producers of a simulated run: plain and idempotent batches, and their retries as a client makes them."""
 
 import random
 from typing import Final

@@ -1,4 +1,4 @@
-"""What must be true of a node: its streams with the history of each log, and the offsets that groups have stored."""
+"""Invariants of a node: its streams with the history of each log, and the stored offsets of groups."""
 
 from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID

@@ -1,7 +1,7 @@
-"""A log that is compacted by key: a record may be missing where a newer one of the same key was stored.
+"""A log compacted by key: a record may be missing if a newer one of the same key was stored.
 
 A tombstone may be missing too once its time is over. After a crash the files before a compaction may be the log's
-again: then what it deleted may be there once more if it is there itself.
+again: then a deleted record may be back if its tombstone is too.
 """
 
 from collections.abc import Callable

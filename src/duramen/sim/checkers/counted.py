@@ -1,4 +1,4 @@
-"""Where the records of transactions count in a log: at the commit markers that readers have seen in it."""
+"""The position at which transactional records count in a log: the commit markers that readers have seen."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""What must be true of one log, whatever happens to it: a model that is told what was asked, answered and read.
+"""Invariants of one log under all faults: a model that is told every request, response and read.
 
-Offsets below `must_outlive` survive an end of the process of that kind. A batch that was acknowledged, or that a
-reader saw, has its offset for good; one that a crash took away, that was refused or cut off never comes (back).
+Offsets below `must_outlive` survive an end of the process of that kind. A batch that was acknowledged or read keeps its
+offset for good; one that a crash removed, that was refused or truncated never appears (again).
 """
 
 import random

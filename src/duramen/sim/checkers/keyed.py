@@ -1,7 +1,7 @@
-"""A log of a keyed stream: what its snapshots and the changes between them have to be, by definition.
+"""The log of a keyed stream: the required content of its snapshots and of the changes between them.
 
-A snapshot at S has of each key, of what counts below S, the record with the highest offset; a record of a transaction
-counts at the commit marker. A tombstone whose time is over may be missing.
+For each key, a snapshot at S has the record with the highest offset among those that count below S; a record of a
+transaction counts at the commit marker. A tombstone whose time is over may be missing.
 """
 
 from collections.abc import Callable, Iterator, Mapping

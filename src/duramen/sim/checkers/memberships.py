@@ -1,7 +1,7 @@
-"""What must be true of a group of the classic protocol: generations, their leaders, and who owns which partition. Pure.
+"""Invariants of a classic group: generations, their leaders, and the owner of each partition. Pure.
 
-A generation of which an assignment was told is stored: no end of the process takes it back, and its partitions keep
-the owners that they had in it.
+A generation of which a member learned an assignment is stored: no end of the process reverts it, and its partitions
+keep their owners of that generation.
 """
 
 from collections.abc import Iterable, Mapping

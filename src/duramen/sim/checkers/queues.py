@@ -1,4 +1,4 @@
-"""What has to be in a queue: what was acknowledged, in its order, at its positions, and nothing else."""
+"""The required content of a queue: the acknowledged entries, in order, at their positions, and nothing else."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""A transaction of a simulated run, and what a reader of what is committed may see of it. Pure."""
+"""A transaction of a simulated run, and what a read_committed reader may see of it. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal

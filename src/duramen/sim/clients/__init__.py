@@ -1,1 +1,1 @@
-"""Clients of a simulated node, by what they do."""
+"""Clients of a simulated node, by their work."""

@@ -1,4 +1,4 @@
-"""How clients reach a node of a simulated run: what they can ask, and the way that leads straight to the broker."""
+"""Access of clients to a simulated node: their requests, and the path directly to the broker."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Clients that commit offsets of groups, and look at what is committed."""
+"""Clients that commit offsets of groups, and read committed offsets."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""Clients that come through the Kafka door: their requests are bytes, and so are the answers."""
+"""Clients through the Kafka door: requests and responses are bytes."""
 
 import logging
 import random

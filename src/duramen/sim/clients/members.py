@@ -1,7 +1,7 @@
-"""Clients that are members of a group, under the classic protocol: they join, assign, commit what they own and leave.
+"""Members of a classic group: they join, assign, commit offsets of their partitions, and leave.
 
-They come through the Kafka door, each over a connection of its own. After a crash they go on as what they were: the
-group has them still, or tells them to join again.
+They use the Kafka door, each with its own connection. After a crash they continue with their identity: the group still
+has them, or tells them to rejoin.
 """
 
 from collections.abc import Callable, Mapping

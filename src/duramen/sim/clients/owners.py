@@ -1,4 +1,4 @@
-"""Clients that make, change, delete and cut streams."""
+"""Clients that create, change and delete streams, and delete records."""
 
 from functools import partial
 from typing import Final

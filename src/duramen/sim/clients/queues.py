@@ -1,4 +1,4 @@
-"""Clients of light queues: they put in, edit, delete, replace, lease, acknowledge, say requests again, and read."""
+"""Clients of light queues: they add, edit, delete, replace, lease, acknowledge, repeat requests, and read."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Clients that read: from anywhere, on to the end, around damage; every byte is shown to the history of its log."""
+"""Readers: from any position to the end, around damage; every byte is checked against the history of its log."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What all clients of a simulated run share: the node they talk to, chance, and what is still to be answered."""
+"""Shared state of all clients of a simulated run: the node, randomness, and outstanding requests."""
 
 import random
 from collections.abc import Callable

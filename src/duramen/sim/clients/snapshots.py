@@ -1,6 +1,6 @@
-"""Clients that read keyed streams: whole snapshots, and changes since those that they have read.
+"""Clients that read keyed streams: whole snapshots, and changes since earlier ones.
 
-What a client has read, and where it stands in a snapshot that it has not read to its end, outlives the node.
+What a client has read, and its place in an unfinished snapshot, survive the node.
 """
 
 from functools import partial

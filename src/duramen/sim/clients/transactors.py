@@ -1,7 +1,7 @@
-"""Clients that write in transactions: over several partitions, with offsets of a group, ended or left open.
+"""Transactional clients: several partitions, offsets of a group, ended or left open.
 
-They come through the Kafka door. After a crash each begins again with its transactional id, as clients do: what it had
-left open is aborted then, and what it was ending is either.
+They use the Kafka door. After a crash each restarts with its transactional id, like real clients: an open transaction
+is aborted then, and one that was ending is either committed or aborted.
 """
 
 from collections.abc import Callable, Mapping

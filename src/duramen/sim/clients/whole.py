@@ -1,4 +1,4 @@
-"""Clients that open snapshots over all keyed streams: each transaction is in them wholly or not at all."""
+"""Clients that open snapshots over all keyed streams: each has every transaction entirely or not at all."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

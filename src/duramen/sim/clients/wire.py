@@ -1,7 +1,7 @@
-"""A client's connection to the Kafka door without a socket: the door's own protocol object, fed by hand.
+"""A client's connection to the Kafka door without a socket: the door's own protocol object, driven by hand.
 
-Bytes come to the door in pieces of any size. What it writes reaches the client a moment later, or slowly: then the
-door is told that the socket takes no more, and some time later that it does. No event loop runs.
+Bytes reach the door in pieces of any size. Its output reaches the client a moment later, or slowly: then the door is
+told that the socket is full, and some time later that it is writable. No event loop runs.
 """
 
 import asyncio

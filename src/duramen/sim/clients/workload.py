@@ -1,4 +1,4 @@
-"""What clients do to a node in a simulated run, drawn from the seed, with every answer shown to the checker."""
+"""The workload of a simulated run, drawn from the seed; every response goes to the checker."""
 
 import random
 from collections.abc import Callable

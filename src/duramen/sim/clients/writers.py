@@ -1,4 +1,4 @@
-"""Clients that produce: batches plain and idempotent, and their repetitions."""
+"""Producers: plain and idempotent batches, and their retries."""
 
 from functools import partial
 from typing import Final

@@ -1,6 +1,5 @@
-"""A whole cluster in one process, under a seed: nodes on simulated disks, a network, clients, and all that goes wrong.
+"""A whole cluster in one process, driven by a seed: nodes on simulated disks, a network, clients, and faults.
 
-`world` is a run. `node` puts a node together as `node.cluster` does, on ports of the simulator; `process`, `clocks`
-and `network` are those ports. `faults` is what goes wrong, `clients` and what they are made of ask for things, and
-`witness`, `ledger`, `council` and `book` say whether every promise is kept.
+`world` is a run. `node` assembles a node like `node.cluster`, on simulated ports: `process`, `clocks` and `network`.
+`faults` causes failures, `clients` send requests, and `checkers` verify every promise.
 """

@@ -1,4 +1,4 @@
-"""How a cluster begins: its seeds are there at once, or come one by one while things go wrong, and form it."""
+"""Formation of a simulated cluster: its seeds start at once, or one by one during faults."""
 
 import random
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A node's clocks: one that drifts against the true time, and one on the wall, which jumps besides."""
+"""A node's clocks: one that drifts from the true time, and a wall clock that also jumps."""
 
 from typing import Final
 

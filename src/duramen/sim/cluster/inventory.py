@@ -1,7 +1,7 @@
-"""What the inventory of a cluster promises: clients that create, move, alias, delete, look up and page.
+"""Checks the inventory of a cluster: clients that create, move, alias, delete, look up and page.
 
-A name leads to at most one id, and an id to one name; nothing that was created is lost; a page skips no name; what
-was moved is not found where it was, unless it was told to leave an alias there.
+A name has at most one id, and an id one name. No created topic is lost. A page skips no name. A moved topic is not
+found at its old name, unless it left an alias there.
 """
 
 from collections.abc import Callable, Iterator, Sequence

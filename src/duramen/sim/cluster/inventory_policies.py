@@ -1,4 +1,4 @@
-"""What policies of the inventory promise: one that was told to be effective counts on every node from then on."""
+"""Checks policies of the inventory: one reported as effective applies on every node from then on."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""How a simulated node comes to a cluster: `doors/cluster/discovery` and `node/cluster/assembly`, without sockets."""
+"""How a simulated node joins a cluster: `doors/cluster/discovery` and `node/cluster/assembly`, without sockets."""
 
 from collections import deque
 from collections.abc import Callable, Mapping

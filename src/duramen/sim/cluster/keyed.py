@@ -1,8 +1,8 @@
-"""A keyed stream of a simulated cluster: producers, readers of snapshots on all replicas, and leases.
+"""A keyed stream of a simulated cluster: producers, snapshot readers on all replicas, and leases.
 
-The truth is what was committed, batch by batch, as the witness saw it. Each snapshot is the state of the truth at its
-offset, each key once, whichever replica shows it; so is an older one with the changes since. A lease that was granted
-is open at every later leader until it ends.
+The truth is the committed batches, as the invariants observed them. Each snapshot is the state of the truth at its
+offset, each key once, on every replica; so is an older one plus the changes since. A granted lease is open at every
+later leader until it ends.
 """
 
 import random

@@ -1,8 +1,8 @@
-"""Two keyed streams of a simulated cluster that transactions write to, and snapshots over all of their partitions.
+"""Two keyed streams of a simulated cluster with transactions, and snapshots over all of their partitions.
 
-The truth is what was committed, as the witness saw it: a record of a transaction counts at its commit marker. Each
-snapshot of a partition is the state of the truth at its offset, whichever replica shows it. A snapshot over all
-partitions has each transaction wholly or not at all, and what was acknowledged before it was asked for.
+The truth is the committed records, as the invariants observed them; a record of a transaction counts at its commit
+marker. Each snapshot of a partition is the state of the truth at its offset, on every replica. A snapshot over all
+partitions has each transaction entirely or not at all, and everything acknowledged before its request.
 """
 
 import random

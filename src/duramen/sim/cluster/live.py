@@ -1,4 +1,4 @@
-"""Readers of the live topic of a simulated cluster's keyed stream: what one has at the end of a pass is a state."""
+"""Readers of the live topic of a simulated cluster's keyed stream: each pass ends with a state that existed."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol

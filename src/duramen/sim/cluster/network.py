@@ -1,8 +1,8 @@
-"""Connections between the nodes, as TCP has them: what is said on one arrives in its order, until it ends.
+"""Connections between the nodes, like TCP: messages on one arrive in order until it ends.
 
-Nothing is lost in the middle and nothing comes twice. What goes wrong is that a connection ends, at one side before
-the other knows or without it ever hearing, and that a way carries nothing for a while: then what was said waits, and
-who hears nothing for some seconds takes the other for gone.
+Nothing is lost in the middle and nothing is duplicated. A connection may end at one side before the other notices, or
+without it ever noticing. A direction may carry nothing for a while: messages then wait, and a node that receives
+nothing for some seconds considers the other failed.
 """
 
 import random

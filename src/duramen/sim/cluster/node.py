@@ -1,4 +1,4 @@
-"""A node of a simulated cluster: its disk, and its process while it runs, put together as `node.cluster` does."""
+"""A node of a simulated cluster: its disk, and its process while it runs, assembled like `node.cluster`."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

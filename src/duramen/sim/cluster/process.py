@@ -1,6 +1,6 @@
-"""A process of a node, one among several on one time: its turns, its jobs, its deadlines, and whether it stands still.
+"""A node's process among several on one clock: its turns, its jobs, its deadlines, and pauses.
 
-The work of a job is done when it begins; its result is there later, unless the process has ended by then.
+A job's work is done when it begins; its result arrives later, unless the process has ended by then.
 """
 
 import heapq

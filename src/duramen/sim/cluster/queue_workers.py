@@ -1,7 +1,7 @@
-"""Clients that share queues of a cluster: they put in, lease, acknowledge and give back, and whether that is kept.
+"""Clients that share queues of a cluster: they add, lease, acknowledge and return entries, and check the promises.
 
-What was acknowledged is leased never again, and what was not is leased by somebody in the end. In one leader epoch an
-entry has one lease at a time. Who acknowledges with a lease of an older epoch is not refused while the entry is there.
+An acknowledged entry is never leased again, and every other one is leased in the end. In one leader epoch an entry has
+one lease at a time. An acknowledgement with a lease of an older epoch is accepted while the entry exists.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""What queues of a cluster promise: clients that put in, edit, delete, replace and read, and whether it is kept.
+"""Checks queues of a cluster: clients that add, edit, delete, replace and read entries.
 
-Nothing that was acknowledged is lost, and entries keep their order and their positions; an edit is read from its
-acknowledgement on; what is deleted or taken back does not come again; all replicas have the same queues in the end.
+No acknowledged operation is lost, and entries keep their order and positions. An edit is read from its acknowledgement
+on. A deleted or replaced entry never returns. All replicas have the same queues in the end.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Many runs of clusters on all cores, and what they came to: requests, their rate, faults, and the first failure."""
+"""Many cluster runs on all cores, and their results: requests, rates, faults, and the first failure."""
 
 import sys
 import time

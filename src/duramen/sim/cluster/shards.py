@@ -1,8 +1,8 @@
-"""What runs of the coordinator runtime promise: clients of two kinds of shards, and whether the promises are kept.
+"""Checks the coordinator runtime: clients of two kinds of shards.
 
-What was acknowledged is never lost and counts once; whoever wrote sees it, whichever node leads; the rows of all
-replicas are the same in the end; no replica lets go of a record that its older checkpoint lacks; one whose log begins
-behind its state says so.
+No acknowledged command is lost, and each counts once; a client sees its own writes, whichever node leads; the rows of
+all replicas are equal in the end; no replica deletes a record that its older checkpoint lacks; a replica whose log
+starts after its state reports it.
 """
 
 import random

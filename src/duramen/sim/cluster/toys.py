@@ -1,4 +1,4 @@
-"""Two kinds of coordinators that nobody needs, to prove the runtime: counters in memory, and a table of rows."""
+"""Two kinds of test coordinators for the runtime: counters in memory, and a table of rows."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Final, NamedTuple

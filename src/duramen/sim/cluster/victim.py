@@ -1,4 +1,4 @@
-"""A cluster, as those see it who make something go wrong in it."""
+"""A cluster as its faults see it."""
 
 from collections import Counter
 from collections.abc import Callable

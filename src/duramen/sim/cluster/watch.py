@@ -1,4 +1,4 @@
-"""What is seen of a node while it runs: the places at which somebody may look on."""
+"""Observation points of a running node."""
 
 from collections.abc import Callable
 from typing import Protocol

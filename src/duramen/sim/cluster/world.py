@@ -1,4 +1,4 @@
-"""One run: a cluster that forms, is used by clients while things go wrong, is mended, and has to be well then."""
+"""One run: a cluster forms, clients use it during faults, faults end, and it has to be healthy then."""
 
 import heapq
 import random

@@ -1,1 +1,1 @@
-"""A machine under a seed: disk, jobs, time, faults."""
+"""A machine driven by a seed: disk, jobs, time, faults."""

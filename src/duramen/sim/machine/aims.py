@@ -1,6 +1,6 @@
-"""Where a process is struck: one kind of fault in one stage, so that the rare stages get theirs too.
+"""Aims of faults: one kind of fault in one stage, so that rare stages get theirs too.
 
-Data, and how a seed draws of it. It names stages and faults, never a place in storage.
+Data, and how a seed draws from it. It names stages and faults, never a place in storage.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The Clock, Randomness and Worker ports, moved by hand."""
+"""The Clock, Randomness and Worker ports, driven by hand."""
 
 import random
 from collections import deque

@@ -1,8 +1,8 @@
-"""The FileSystem port in memory: what was not synced can be lost, the last write torn, and any call made to fail.
+"""The FileSystem port in memory: unsynced data may be lost, the last write torn, and any call may fail.
 
-What a power cut leaves, as ext4 and XFS may leave it: of each file an arbitrary subset of the pages that were not
-synced, and a size between the synced one and the last; of each directory an arbitrary subset of the names made,
-renamed and removed in it since it was synced, a rename as one step. Nothing orders one against another.
+After a power loss, as with ext4 and XFS: each file has an arbitrary subset of its unsynced pages, and a size between
+the synced one and the last; each directory has an arbitrary subset of the creations, renames and removals since its
+sync, a rename as one step. There is no order between them.
 """
 
 import errno

@@ -1,8 +1,8 @@
-"""Damage to files at rest: bits of synced bytes flip, files are cut short or replaced by an older copy of themselves.
+"""Damage to files at rest: bits of synced bytes flip, files are truncated or replaced by an older copy.
 
-Of a segment it is known which batches the bytes belonged to: those may err from then on, and nothing else. An index or
-one generation of the checkpoint may be damaged at no cost. A file is damaged once, and a segment never together with
-its index: of a batch's offset and epoch only the index has a CRC.
+For a segment, the batches of the bytes are known: only those may fail from then on. An index or one generation of the
+checkpoint may be damaged without loss. A file is damaged once, and a segment never together with its index, because
+only the index has a CRC of a batch's offset and epoch.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""What a seed does to the disk: which call fails, how, and when the power goes. Every fault is counted by its stage.
+"""The disk faults of a seed: which call fails, how, and when the power fails. Every fault is counted by its stage.
 
-The stage is what storage was doing: of a job, it follows from the function that the job runs; on the broker's own
-side, it is an append or, until the node has started, the recovery.
+The stage is the current work of storage: for a job, it follows from the job's function; on the broker's side, it is an
+append or, until the node has started, the recovery.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""A file in memory: its bytes as the operating system shows them and as the disk has them, page by page."""
+"""A file in memory: its bytes as the operating system shows them and as the disk has them, by page."""
 
 import random
 from typing import Final

@@ -1,4 +1,7 @@
-"""What the disks of simulated runs do, and how small their stores and views are: a run draws one of each."""
+"""Profiles of simulated runs: the behaviour of disks, and the small sizes of stores and views.
+
+A run draws one of each.
+"""
 
 import random
 from typing import Final

@@ -1,7 +1,7 @@
-"""The Worker and Clock ports under a seed: jobs begin, are interrupted and end at virtual times that a seed draws.
+"""The Worker and Clock ports driven by a seed: jobs begin, are interrupted and end at drawn virtual times.
 
-A job's work and the delivery of its result are two events. Within a job, each call to the disk is a place at which
-the broker's own side may go on before the job does, as it does while a thread waits for the disk.
+A job's work and the delivery of its result are two events. Within a job, the broker's side may run at each disk call
+before the job continues, as while a thread waits for the disk.
 """
 
 import heapq

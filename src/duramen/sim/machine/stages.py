@@ -1,7 +1,7 @@
-"""The stages of storage, which calls to the disk each of them makes, and so which kinds of fault can come in it.
+"""The stages of storage, the disk calls of each, and so the faults that can occur in it.
 
-Data only. That a stage makes no other calls is checked at every call of every run: a fault that fits none of them
-cannot come there, and any other has to, in a run of many seeds.
+Data only. Every call of every run is checked against it: a fault that fits no call of a stage cannot occur there, and
+every other one must, in a run of many seeds.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""A store on doubles: a disk in memory, jobs and time moved by hand, crashes and restarts at will."""
+"""A store on test doubles: a disk in memory, jobs and time driven by hand, crashes and restarts on demand."""
 
 import random
 import uuid

@@ -1,4 +1,4 @@
-"""What happened in a run, one line an event: the same seed writes the same bytes, in whatever process."""
+"""The events of a run, one per line: the same seed writes the same bytes in every process."""
 
 from collections import deque
 from collections.abc import Callable

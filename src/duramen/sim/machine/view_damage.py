@@ -1,6 +1,6 @@
-"""Damage to the files of views: pages and checkpoints are lost, cut, replaced by an older one, and bits in them flip.
+"""Damage to the files of views: pages and checkpoints are lost, truncated, replaced by older ones, or corrupted.
 
-Nothing may be lost with them: the log has everything that a view is made of.
+No data may be lost with them, because the log has everything that a view is built from.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""The ports ViewStore and StateStore in memory: a sorted map that a crash takes back to what was flushed, or later."""
+"""The ports ViewStore and StateStore in memory: a sorted map that a crash returns to a flushed state or a later one."""
 
 import random
 from bisect import bisect_left

@@ -1,7 +1,7 @@
-"""Damage that the disk does to what was synced: bits flip in batches of the write-ahead log.
+"""Damage to synced data: bits flip in batches of the write-ahead log.
 
-The process that finds it is not interrupted while it starts: a loss of power in the middle of a recovery from damage
-can lose more than the damage did, because what it wrote and did not sync is read as evidence.
+The process that finds it is not interrupted during its start: a power loss during recovery from damage can lose more
+than the damage did, because unsynced writes of the recovery are read as evidence.
 """
 
 import random

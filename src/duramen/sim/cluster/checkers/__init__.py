@@ -1,1 +1,1 @@
-"""What must be true of a simulated cluster."""
+"""Invariants of a simulated cluster."""

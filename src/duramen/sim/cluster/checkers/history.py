@@ -1,8 +1,8 @@
-"""What clients of a cluster sent, were told and have read, partition by partition: judged as it comes, and at the end.
+"""Requests, responses and reads of a cluster's clients, by partition: checked as they come, and at the end.
 
-Nothing acknowledged with acks=all is lost, nothing is at two places, nothing is read that nobody sent, all who read an
-offset read the same, what an idempotent producer sent is there once and in its order, under whatever epochs, and a
-transaction is committed wherever it has written, or nowhere.
+No record acknowledged with acks=all is lost. No record has two offsets. Readers see only sent records, and the same
+record at an offset. Records of an idempotent producer are stored once and in order, under any epochs. A transaction is
+committed in every partition that it wrote to, or in none.
 """
 
 from collections.abc import Sequence

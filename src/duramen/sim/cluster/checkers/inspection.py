@@ -1,4 +1,4 @@
-"""Whether a cluster is well: what is not as it is to be while nothing goes wrong, and what lies in its logs."""
+"""The health check of a cluster after its faults end: deviations from the required state, and the content of logs."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Sees all that the nodes of a cluster do, at every step, and raises BrokenPromise when a promise is broken."""
+"""Observes every step of the nodes of a cluster, and raises BrokenPromise if a promise is broken."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

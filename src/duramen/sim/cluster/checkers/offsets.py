@@ -1,4 +1,4 @@
-"""How far groups have read, as one client after the other commits it: what is stored never falls. Pure."""
+"""Committed offsets of groups whose clients commit one after the other: they never fall. Pure."""
 
 from duramen.groups.records import OffsetKey
 from duramen.sim.checkers.transaction import SimulatedTransaction

@@ -1,7 +1,7 @@
-"""What is known of one partition, from all its replicas: who led when, who ordered what, what is committed.
+"""The history of one partition over all replicas: leaders, the order of batches, commits.
 
-A batch is its epoch and its first offset: two of one epoch at one offset are the same, or the promise is broken. So a
-log is known by its takeovers and its end. Pure.
+A batch is its epoch and its first offset: two with the same epoch and offset must be equal. So a log is known by its
+leader epochs and its end. Pure.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
-"""What is known of the quorum of a cluster, from all its replicas: who led, who voted, what is committed, what it says.
+"""The history of a cluster's quorum over all replicas: leaders, votes, commits, decisions.
 
-One leader in an epoch; one vote of a replica in an epoch; one history of what is committed, the same for all; and of
-what it decides, what no controller may decide. Pure.
+One leader per epoch; one vote of a replica per epoch; one committed history for all; and no forbidden decision of a
+controller. Pure.
 """
 
 from typing import Final

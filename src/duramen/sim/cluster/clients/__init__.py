@@ -1,1 +1,1 @@
-"""Clients of a simulated cluster, by what they do."""
+"""Clients of a simulated cluster, by their work."""

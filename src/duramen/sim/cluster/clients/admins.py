@@ -1,4 +1,4 @@
-"""Those who change a cluster: streams come, grow, change and go, records are deleted, leaders and replicas move."""
+"""Admin clients of a cluster: create, extend, change and delete streams, delete records, move leaders and replicas."""
 
 from collections.abc import Callable
 from itertools import count

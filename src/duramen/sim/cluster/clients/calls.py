@@ -1,6 +1,6 @@
-"""How clients reach nodes: a request on a connection of their own, an answer, or the end of either.
+"""Calls from clients to nodes: a request on its own connection, a response, or the end of either.
 
-They come through the broker's functions, which is faster than the Kafka door; the door has tests and runs of its own.
+They call the broker's functions, which is faster than the Kafka door; the door has its own tests and runs.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""A client of a cluster: asks one thing at a time, of the node that it takes for the right one, and looks that up."""
+"""A client of a cluster: one request at a time, to the node that its metadata names."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Those who commit offsets of a group by themselves, and look at what is stored of all groups."""
+"""Clients that commit offsets of a group on their own, and read the stored offsets of all groups."""
 
 from typing import Any
 

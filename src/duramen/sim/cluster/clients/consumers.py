@@ -1,4 +1,4 @@
-"""Consumers of a cluster, and clients who ask where a partition ends: of its leader, or of another that has it."""
+"""Consumers of a cluster, and clients that ask the leader or another replica for a partition's end."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A client of a cluster that asks coordinators too: of its transactional id, and of its group."""
+"""A client of a cluster that also uses coordinators: of its transactional id and of its group."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,7 +1,7 @@
-"""Members of a group of a cluster, under the classic protocol: they join, assign, commit what they own, and leave.
+"""Members of a classic group of a cluster: they join, assign, commit offsets of their partitions, and leave.
 
-Who coordinates may be another at any time, and one that was deposed may not know yet. What is stored binds all of them:
-a generation of which an assignment was told, and that nothing is taken from members of the ones before.
+The coordinator may change at any time, and a deposed one may not know it yet. The stored state binds all of them: a
+generation of which a member learned an assignment stays, and members of earlier ones lose nothing.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who changes of which nodes a cluster is, as operators do it: voters come and go, nodes drain, leave and return."""
+"""Operators who change the nodes of a cluster: voters are added and removed, nodes drain, leave and return."""
 
 from collections.abc import Callable
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Producers of a cluster: with acks=all or 1, idempotent or not, sending again what nobody knows of."""
+"""Producers of a cluster: acks=all or 1, idempotent or not, with retries of unanswered batches."""
 
 import random
 from collections.abc import Sequence

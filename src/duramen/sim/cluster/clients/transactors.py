@@ -1,4 +1,4 @@
-"""Producers of a cluster that write in transactions, over several partitions and with offsets of a group."""
+"""Transactional producers of a cluster, over several partitions and with offsets of a group."""
 
 from collections.abc import Sequence
 from itertools import count

@@ -1,1 +1,1 @@
-"""What goes wrong in a simulated cluster."""
+"""Faults of a simulated cluster."""

@@ -1,8 +1,8 @@
-"""Who is left alone by a client that vanishes: no group and no transaction hangs for longer than its timeouts.
+"""Vanished clients: no group and no transaction hangs for longer than its timeouts.
 
-A member of a group and a transactional producer vanish, and the nodes that coordinate them end. Once the cluster is
-well again, the other member owns everything after a session and a rebalance, and the transaction is aborted after its
-timeout and two looks for such, whatever the clocks say; until then readers of what is committed would wait.
+A member of a group and a transactional producer vanish, and their coordinators' nodes end. Once the cluster is healthy
+again, the other member owns everything after a session and a rebalance. The transaction is aborted after its timeout
+and two checks, whatever the clocks say; until then read_committed readers would wait.
 """
 
 import random

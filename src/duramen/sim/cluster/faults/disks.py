@@ -1,4 +1,4 @@
-"""What goes wrong with the disks of a cluster: slow, failing, damaged, lost, or again what they were some time ago."""
+"""Disk faults of a cluster: slow, failing, damaged, lost, or restored to an older state."""
 
 import errno
 import random

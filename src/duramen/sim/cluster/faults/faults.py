@@ -1,4 +1,4 @@
-"""What goes wrong in a cluster, one thing after the other and often several at once. Every fault is counted."""
+"""Faults of a cluster, one after the other and often several at once. Every fault is counted."""
 
 import random
 from collections import Counter

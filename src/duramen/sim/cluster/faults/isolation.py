@@ -1,7 +1,7 @@
-"""A leader that is cut off from all other nodes: once its session with the controller is over it serves nothing.
+"""An isolated leader: once its session with the controller is over it serves nothing.
 
-Before that it tells nothing newer than what is committed. As with the partitions it leads it is with the groups and
-the transactional ids that it coordinates.
+Before that it returns nothing newer than what is committed. The same holds for the groups and transactional ids that it
+coordinates.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A leader whose disk becomes slow while clients write: another in-sync replica leads before long."""
+"""A leader whose disk becomes slow while clients write: soon another in-sync replica leads."""
 
 import random
 from collections.abc import Iterator

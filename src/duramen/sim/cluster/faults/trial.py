@@ -1,4 +1,4 @@
-"""A disk of a cluster that is well fails, or is full: its node says so at once, others lead, and it comes back."""
+"""A disk of a healthy cluster fails or is full: its node reports it at once, others lead, and it returns."""
 
 import errno
 import random

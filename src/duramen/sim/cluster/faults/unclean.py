@@ -1,7 +1,7 @@
-"""An operator lets a partition have a leader again whose only in-sync replica is gone: the most complete one leads.
+"""An unclean election for a partition whose only in-sync replica is gone: the most complete replica leads.
 
-A follower is down while its leader and the other follower go on, and nobody writes. Then the leader goes, and the other
-follower comes back with an empty disk. The first one is back and has everything; nobody may lead by the rules.
+A follower is down while its leader and the other follower continue, without writes. Then the leader fails, and the
+other follower returns with an empty disk. The first follower is back and has everything; by the rules nobody may lead.
 """
 
 import random
