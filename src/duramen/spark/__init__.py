@@ -1,6 +1,6 @@
-"""Spark: `format("duramen")` for reading and writing streams, and a session that is ready for it.
+"""Spark: `format("duramen")` for reading and writing streams, and a preconfigured session.
 
-Executors import this, so it imports nothing by itself.
+Executors import this package, so it imports nothing by itself.
 """
 
 from collections.abc import Mapping

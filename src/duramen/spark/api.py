@@ -1,4 +1,4 @@
-"""What PySpark's data source API has in some of the supported versions only, with stand-ins for the others.
+"""Parts of PySpark's data source API that only some supported versions have, with stand-ins for the others.
 
 4.0 lacks filters and an Arrow writer for streaming queries; 4.0 and 4.1 lack limits on what a micro-batch reads.
 """

@@ -1,4 +1,4 @@
-"""Where things that were fetched or made once are kept for this user: the XDG base directory of caches."""
+"""The user's cache of downloads and generated files: the XDG base directory of caches."""
 
 import os
 import tempfile

@@ -1,7 +1,7 @@
-"""The columns that Spark's Kafka source has, as Arrow wants them, and the rows that decoding makes put into them. Pure.
+"""The columns of Spark's Kafka source as Arrow types, and the rows that decoding fills in. Pure.
 
-Queues and the inventory have columns of their own. `spark_schema` has some in Spark's notation, `arrow_schema` the same
-for Arrow. What record batches have of them is `RECORD_COLUMNS`; topic and partition are added by `PartitionColumns`.
+Queues and the inventory have columns of their own. `spark_schema` returns columns in Spark's notation, `arrow_schema`
+the same for Arrow. `RECORD_COLUMNS` come from record batches; `PartitionColumns` adds topic and partition.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""`format("duramen")`: the class that Spark finds, and reading as a batch. Streams are in `streaming`."""
+"""`format("duramen")`: the data source class that Spark loads, and batch reads. Streams are in `streaming`."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Streams that their configs declare to be tables, and the declaration that the table formats want. Pure."""
+"""Streams whose configs declare a table, and the declaration for the table formats. Pure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
-"""Columns out of JSON and Avro values, on a DataFrame: `decode.json(records)`, `decode.avro(records, schema)`.
+"""Columns from JSON and Avro values of a DataFrame: `decode.json(records)`, `decode.avro(records, schema)`.
 
-They are lazy as any step of Spark, in batches and in streaming queries. A value that cannot be decoded leaves its
-columns null and a reason in the column `_error`; nothing fails because of it.
+They are lazy like any Spark step, in batch and streaming queries. A value that cannot be decoded leaves its columns
+null and a reason in the column `_error`; it never fails the query.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
-"""Spark closes a Python worker's connection where it needs no more of it: behind a LIMIT, or after an idle minute.
+"""Closed connections of Python workers: Spark closes one after a LIMIT is reached, or after an idle minute.
 
-PySpark's daemon takes the failure of the worker's last write for an error and prints its traceback.
+PySpark's daemon treats the worker's failed last write as an error and prints its traceback.
 """
 
 import sys

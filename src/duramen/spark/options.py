@@ -1,7 +1,7 @@
-"""Every option of `format("duramen")` as data, and how they are checked. Pure.
+"""Every option of `format("duramen")` as data, and their checks. Pure.
 
-Names, meanings and defaults are those of Spark's Kafka source and sink. An option with `refused` is known, and
-not allowed: that is what is said of it. Options are taken without regard to case.
+Names, meanings and defaults are those of Spark's Kafka source and sink. An option with `refused` is known but not
+allowed; `refused` is the reason in its error. Option names are case-insensitive.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""How errors reach people through Spark's Python workers: as one line."""
+"""Errors from Spark's Python workers as one line."""
 
 import os
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Record batches to Arrow and back: natively, or by twins in Python. Pure."""
+"""Record batches to Arrow and back, by the native package or by its Python twins. Pure."""

@@ -1,12 +1,11 @@
-"""Record batches to Arrow, without a Python object for each record. Pure; numpy and pyarrow only.
+"""Record batches to Arrow, without a Python object per record. Pure; numpy and pyarrow only.
 
-The twin of the native decoder: its reference in tests, and what decodes where it is not installed.
+The twin of the native decoder: its reference in tests, and the fallback without the package.
 
-The batches of one fetch are decoded together: their headers one by one (`bodies`), then every field of all their
-records at once. `rows` finds where records begin and reads a varint of every row in as many steps as the longest
-one has bytes. Keys and values are neighbours in one Arrow array over the batches' own bytes, of which `take`
-copies what Spark gets (`columns`). What looks odd is given to the plain decoder in `plain`, which is the
-reference: it says what is wrong with it, or what it means.
+The batches of one fetch are decoded together: their headers one by one (`bodies`), then every field of all records at
+once. `rows` finds where records begin, and reads a varint of every row in as many steps as the longest has bytes. Keys
+and values are adjacent in one Arrow array over the batches' own bytes, from which `take` copies the columns for Spark
+(`columns`). Unusual input goes to the plain decoder in `plain`, the reference, which decodes it or names the error.
 """
 
 from collections.abc import Collection, Iterator, Sequence

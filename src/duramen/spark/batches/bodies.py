@@ -1,4 +1,4 @@
-"""Whole record batches taken apart as far as their headers: checked, decompressed, sorted into portions. Pure."""
+"""Whole record batches, parsed up to their headers: checked, decompressed, sorted into portions. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

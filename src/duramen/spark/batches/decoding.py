@@ -1,4 +1,4 @@
-"""Record batches to Arrow and back, and the key scan: by the native package where there is one, else by its twins."""
+"""Record batches to Arrow and back, and the key scan: by the native package if installed, otherwise by its twins."""
 
 import logging
 from collections.abc import Collection, Iterator, Sequence

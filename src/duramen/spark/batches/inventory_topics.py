@@ -1,4 +1,4 @@
-"""Topics of the inventory out of pages of an export, as Arrow: only those that were moved take a step each."""
+"""Topics of the inventory from pages of an export, as Arrow; only moved topics take a step each."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple

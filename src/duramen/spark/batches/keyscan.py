@@ -1,4 +1,4 @@
-"""The key scan: of each key the last of its offsets, which is what a keyed snapshot asks. Pure.
+"""The key scan: the last offset of each key, as a keyed snapshot needs it. Pure.
 
 The twin of the native one.
 """

@@ -1,7 +1,7 @@
-"""The native package, where it is installed, behind the same signatures as its twins (`arrow`, `encoding`, `keyscan`).
+"""The native package, with the same signatures as its twins (`arrow`, `encoding`, `keyscan`).
 
-It runs without the GIL. What it is given as a read-only buffer it reads where it is: nobody may write to it meanwhile.
-Of a buffer that can be written it takes a copy first.
+It runs without the GIL. It reads a read-only buffer in place: nobody may write to it meanwhile. It copies a writable
+buffer first.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""Records decoded one by one: the reference for `arrow`, and what it falls back to for bytes that look odd. Pure."""
+"""Records decoded one by one: the reference for `arrow`, and its fallback for unusual bytes. Pure."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""Entries of queues out of the runs that a shard's view has, as Arrow: column by column, without a step for each row.
+"""Entries of queues from the runs of a shard's view, as Arrow: column by column, without a step per row.
 
 `duramen.queues.runs` has the layout of runs.
 """

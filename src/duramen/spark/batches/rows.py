@@ -1,8 +1,8 @@
-"""Where records begin: the only part of decoding that is serial, done a run of equal lengths at a time. Pure.
+"""The start of each record: the only serial part of decoding, done for a run of equal lengths at a time. Pure.
 
-Records lie one after another, each behind its length. Where many have the same length, the places of the next
-ones follow from the first, and all their length prefixes are compared at once; a run ends where one differs.
-Where lengths vary there are no runs, and a plain loop goes from length to length.
+Records follow one another, each after its length. If many have the same length, the positions of the next ones follow
+from the first, and all their length prefixes are compared at once; a run ends at the first difference. If lengths vary
+there are no runs, and a plain loop goes from length to length.
 """
 
 from collections.abc import Sequence

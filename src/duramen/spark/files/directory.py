@@ -1,7 +1,7 @@
-"""A directory of Parquet files on a disk that driver and executors share: what tasks wrote, and what readers find.
+"""A directory of Parquet files on a disk that driver and executors share: written by tasks, read by others.
 
-Tasks write below `_temporary`, where no reader looks, and the driver gives the files of the attempts that won their
-place. Names that begin with `_` or `.` are not data, as Spark has it.
+Tasks write below `_temporary`, where no reader looks, and the driver moves the files of the winning attempts to their
+place. As in Spark, names that begin with `_` or `.` are not data.
 """
 
 import os

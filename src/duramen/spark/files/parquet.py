@@ -1,7 +1,6 @@
-"""A stream's records as a directory of Parquet files: in a batch, or micro-batch by micro-batch, each once.
+"""A stream's records as a directory of Parquet files: in a batch, or per micro-batch, each exactly once.
 
-Spark runs the tasks, tries them again and keeps the checkpoint, as for any frame; the rows that pass through Java are
-the names of files.
+Spark runs and retries the tasks and keeps the checkpoint, as for any frame; only the names of files pass through Java.
 """
 
 from typing import TYPE_CHECKING, Any, Final

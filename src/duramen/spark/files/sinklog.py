@@ -1,9 +1,8 @@
-"""The log in which Spark's file sink says which files a streaming query has committed, as its readers take it.
+"""The log in which Spark's file sink records the files that a streaming query has committed.
 
-`_spark_metadata/N` has the files of micro-batch N: a line `v1`, and one of JSON for each file. Every tenth one is
-`N.compact`, and has those of all before it as well. (Spark's `FileStreamSinkLog`; a reader that finds the directory
-reads the files that are named there, and no others.) Beside it `duramen.json` says whose log it is, which Spark passes
-over.
+`_spark_metadata/N` lists the files of micro-batch N: a line `v1`, and a line of JSON per file. Every tenth one is
+`N.compact` and also lists those of all earlier ones. (Spark's `FileStreamSinkLog`; a reader that finds the directory
+reads the listed files and no others.) Beside it `duramen.json`, which Spark ignores, names the owner of the log.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What Spark runs in: Java, PySpark, and sessions that are tuned for streams."""
+"""The environment of Spark: Java, PySpark, and sessions tuned for streams."""

@@ -1,6 +1,6 @@
-"""A Spark application for the time of a block: what it and its Java say goes to a file, and both go in the end.
+"""A Spark application for the duration of a block: its output goes to a file, and it and its Java end with the block.
 
-A standalone cluster's master is asked whether it is there before Java is started: Spark itself tries for minutes.
+The master of a standalone cluster is probed before Java starts, because Spark itself retries for minutes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Batches read only the columns that their query takes. Spark asks sources in Python for all that they have."""
+"""Column pruning for batch reads: Spark requests all columns of Python sources, so unused ones are left out here."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final

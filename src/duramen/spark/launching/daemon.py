@@ -1,4 +1,4 @@
-"""PySpark's daemon, which forks Python workers: they end without a word where Spark hangs up."""
+"""PySpark's daemon, which forks Python workers: workers end silently when Spark closes their connection."""
 
 __all__: list[str] = []
 

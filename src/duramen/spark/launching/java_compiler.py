@@ -1,6 +1,6 @@
-"""Java that a session compiles for itself, with the compiler that Spark has for queries: subclasses without a jar.
+"""Compiles Java classes in a session, with the compiler that Spark has for queries: subclasses without a jar.
 
-Each class is a file `NAME.java` beside this module, in no package, with a constructor that takes nothing.
+Each class is a file `NAME.java` beside this module, without a package, with a constructor without arguments.
 """
 
 from pathlib import Path

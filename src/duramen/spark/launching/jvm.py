@@ -1,4 +1,4 @@
-"""Spark's Java as a child of this process: what it says goes elsewhere, nobody leaves it behind, and it is ended."""
+"""Spark's Java as a child of this process: its output is redirected, and it ends with this process."""
 
 import contextlib
 import os

@@ -1,12 +1,12 @@
-"""Lag of streaming queries: what they have processed is committed to a consumer group, which every Kafka tool shows.
+"""Lag of streaming queries: their progress is committed to a consumer group, where every Kafka tool shows it.
 
-The group is `kafka.group.id` of the source, else the query's name. A source is never told its query's name, and Spark
-tells it of a micro-batch only when it plans the next one; so this listens to the session instead. Spark reports
-progress once the micro-batch is in the checkpoint's log of commits: what is committed here is never more than the
-checkpoint has, and the last micro-batch counts too. Nothing is read from the group: the query goes by its checkpoint.
+The group is the source's `kafka.group.id`, otherwise the query's name. A source does not know its query's name, and
+learns of a micro-batch only when Spark plans the next one; so this listens to the session. Spark reports progress once
+the micro-batch is in the checkpoint's commit log: the committed offsets are never ahead of the checkpoint, and include
+the last micro-batch. Nothing is read from the group: the query continues from its checkpoint.
 
-What Java says is listened to as it is: PySpark's own class of listeners asks Java, at each micro-batch, for every part
-of an event, one after another.
+Java's events are read as they come: PySpark's own listener class queries Java for every part of an event, at each
+micro-batch.
 """
 
 import atexit

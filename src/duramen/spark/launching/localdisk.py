@@ -1,7 +1,7 @@
-"""The local disk as Hadoop writes it, without the programs that it starts and the second files that it keeps.
+"""Hadoop's local file system without external programs and checksum files.
 
-The checkpoint of a micro-batch is two files, and each had a file of checksums: four programs, `chmod`. Hadoop has no
-setting for either.
+The checkpoint of a micro-batch is two files, each with a checksum file: four runs of `chmod`. Hadoop has no setting for
+either.
 """
 
 from contextlib import suppress

@@ -1,6 +1,6 @@
-"""What `format("duramen")` is in a PySpark that lacks what it needs: one clear error, whatever is asked of it.
+"""`format("duramen")` in a PySpark that is too old for it: every use fails with one clear error.
 
-Spark looks all formats up at once, so an error while this is imported would take the others with it.
+Spark loads all formats at once, so an error during this import would break the others too.
 """
 
 from typing import NoReturn

@@ -1,4 +1,4 @@
-"""One archive with what executors need of Duramen: a directory to import from, for `spark-submit --archives`."""
+"""Packs everything that executors need of Duramen into one archive, for `spark-submit --archives`."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Which Python Spark runs, and whether that one has Duramen."""
+"""The Python that Spark runs, and whether it has Duramen."""
 
 import os
 import shutil

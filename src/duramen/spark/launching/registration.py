@@ -1,4 +1,4 @@
-"""`format("duramen")` in sessions whose Java does not find it by itself: it looks in another Python than this one."""
+"""Registers `format("duramen")` in sessions whose Java does not find it, because it searches another Python."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What Spark has to be for `format("duramen")`, said in one sentence where it is not."""
+"""The requirements of `format("duramen")` on Spark, with a one-sentence error if they are not met."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""A Spark session that is ready for streams: the right Java and Python, and tuning (docs/doors/spark.md says why)."""
+"""A Spark session configured for streams: the right Java and Python, and tuning (reasons: docs/doors/spark.md)."""
 
 import os
 import re

@@ -1,7 +1,7 @@
-"""Each micro-batch of a query once in its table, whatever is repeated, interrupted or raced.
+"""Writes each micro-batch of a query once into its table, despite repetitions, interruptions and races.
 
-The table says itself which batches it has: with its rows every commit takes the query, the batch's number, and a digest
-of the offsets at which it ends. A table belongs to one query, which the commit that makes it names.
+The table itself records its batches: every commit stores, with its rows, the query, the batch's number, and a digest of
+its end offsets. A table belongs to one query, which the commit that creates it names.
 """
 
 from collections.abc import Callable

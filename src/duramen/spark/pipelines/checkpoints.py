@@ -1,6 +1,6 @@
-"""A pipeline's directory of checkpoints: one subdirectory for each query, and beside it what that query was made for.
+"""A pipeline's checkpoint directory: one subdirectory per query, and a note of that query's definition.
 
-Spark's own part is only read: `metadata` has the query's id, `offsets/N` says up to where micro-batch N reads.
+Spark's own files are only read: `metadata` has the query's id, `offsets/N` the end offsets of micro-batch N.
 """
 
 import hashlib

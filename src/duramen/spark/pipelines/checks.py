@@ -1,4 +1,4 @@
-"""All that can be known of a pipeline before it runs: its parts, its SQL and schemas, its sinks, and its streams."""
+"""All checks of a pipeline before it runs: its parts, SQL, schemas, sinks and streams."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 

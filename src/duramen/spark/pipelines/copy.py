@@ -1,6 +1,7 @@
-"""A stream that goes into a Delta table as it is: the tasks that read it write the files, not Java.
+"""A stream copied unchanged into a Delta table: the tasks that read it write the files, not Java.
 
-Rows of such a query are the names of files, so what it has read is observed besides, for whoever looks on.
+The rows of such a query are file names, so the records that it has read are observed separately, for the progress
+display.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""A sink's table in Delta's format.
+"""A sink's table in Delta format.
 
-A batch's number is the version of an application transaction named for the query's id, and its digest is in the
-commit's information.
+A batch's number is the version of an application transaction named after the query's id; its digest is in the commit
+info.
 """
 
 import time

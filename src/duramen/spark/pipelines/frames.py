@@ -1,6 +1,6 @@
-"""The DataFrames of a pipeline, source by source and step by step; what does not fit becomes a problem with its place.
+"""The DataFrames of a pipeline, source by source and step by step; errors become problems with their places.
 
-Spark looks at names and types as each is made, before any record is read.
+Spark checks names and types when each frame is created, before any record is read.
 """
 
 from collections.abc import Callable, Sequence

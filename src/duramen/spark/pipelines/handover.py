@@ -1,7 +1,7 @@
-"""How Spark hands a micro-batch's rows to the Python of its tasks: a number of them at a time, and few bytes.
+"""Transfer of a micro-batch's rows from Spark to the Python of its tasks, in Arrow batches of bounded size.
 
-Spark asks for the size of an Arrow batch anew at each of its rows, which takes longer than to write them. So long as
-rows are small that is left out: their number alone keeps a batch within the bytes that Spark would allow it.
+Spark computes the size of an Arrow batch again for each row, which takes longer than writing it. While rows are small
+that is skipped: their number alone keeps a batch within Spark's limit of bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping

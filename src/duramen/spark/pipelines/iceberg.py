@@ -1,6 +1,6 @@
-"""A sink's table in Iceberg's format: appended to, never upserted.
+"""A sink's table in Iceberg format: append only.
 
-Query, number and digest of the last batch are properties of the table, which change in the same commit as its snapshot.
+The query, number and digest of the last batch are table properties, which change in the same commit as its snapshot.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rows of a micro-batch that take each other's place in a Delta table, by keys; they go through the driver."""
+"""Upserts of a micro-batch's rows into a Delta table, by keys; the rows go through the driver."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""Which failures of a query a restart cannot cure, by what our errors, Python's and Spark's are called. Pure."""
+"""Failures of a query that a restart cannot repair, by the names of Duramen's, Python's and Spark's errors. Pure."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What Spark says of a query's last micro-batch, in the figures that are shown. Pure."""
+"""Spark's progress report of a query's last micro-batch, reduced to the displayed figures. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Why Spark failed, as one line: without Java, without tracebacks, with the line of SQL where there is one. Pure."""
+"""The reason of a Spark failure as one line: without Java, without tracebacks, with the line of SQL if there is one.
+
+Pure.
+"""
 
 import re
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""A pipeline at work: one query for each sink, in one Spark application, each kept going by itself."""
+"""A running pipeline: one query per sink in one Spark application, each restarted on its own."""
 
 import contextlib
 import json

@@ -1,7 +1,7 @@
-"""How the columns of a sink's table change when its rows have other columns than the table. Pure.
+"""Schema evolution of a sink's table when its rows have other columns. Pure.
 
-The rules are those of `duramen table`: new columns are added, types are widened where the format can, and what the rows
-lack is null.
+The rules are those of `duramen table`: new columns are added, types are widened if the format can, and missing values
+are null.
 """
 
 from collections.abc import Callable

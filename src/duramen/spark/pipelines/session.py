@@ -1,4 +1,4 @@
-"""Spark for a pipeline, for the time of a block."""
+"""Spark for a pipeline, for the duration of a block."""
 
 import contextlib
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Where a pipeline's rows go: what each sink makes of them, what it needs of them, and how its query is started."""
+"""Sinks of a pipeline: the rows that each requires, how it writes them, and how its query starts."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final

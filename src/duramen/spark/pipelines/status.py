@@ -1,4 +1,4 @@
-"""What an application that runs a pipeline says of itself, in a file beside the checkpoints."""
+"""The status of a pipeline's application, in a file beside the checkpoints."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""When a query that failed is started again, and when a pipeline is over. Pure: times come in, effects go out."""
+"""Decides when a failed query restarts, and when a pipeline ends. Pure: times in, effects out."""
 
 from typing import Final, Literal, NamedTuple
 

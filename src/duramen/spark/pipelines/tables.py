@@ -1,7 +1,7 @@
-"""Tables that a pipeline reads, as they are when it starts: Delta's and Iceberg's, in directories and on S3.
+"""Tables that a pipeline reads, as of its start: Delta and Iceberg, in directories and on S3.
 
-The driver looks which files a table has, and tasks read them with what the formats say of them: values that a table is
-partitioned by, columns that were renamed, rows that were deleted. Spark needs no jar for any of it.
+The driver lists a table's files, and tasks read them according to the formats: partition values, renamed columns,
+deleted rows. Spark needs no jar for that.
 """
 
 import pickle

@@ -1,8 +1,8 @@
-"""What Spark tasks read of a stream that is a table: its cold files, with the columns of records, and newest rows.
+"""Cold reads in Spark tasks: the files of a stream's table, with the columns of records, and newest rows.
 
-Of an upserted table every key comes once, at its newest: a key that the log has newer is left out of the files, and of
-the log only the last record of each key is read, none where that is a tombstone. Runs on executors. What only tables
-need is imported where they are read: every query's own process imports this one.
+For an upserted table every key appears once, at its newest record: keys with a newer record in the log are omitted from
+the files, and of the log only the last record of each key is read, or none if it is a tombstone. Runs on executors.
+Imports that only tables need are made when they are read, because every query's own process imports this module.
 """
 
 from collections.abc import Iterator, Sequence

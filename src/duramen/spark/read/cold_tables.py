@@ -1,4 +1,4 @@
-"""The table of a stream as it is read: which of its files have which offsets, and what it knows of transactions."""
+"""The table of a stream as a source: the offsets of each file, and the transactions that it knows."""
 
 import json
 import time

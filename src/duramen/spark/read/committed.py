@@ -1,7 +1,7 @@
-"""Record batches of one partition as they go by, those of a transaction held back until its marker. Pure.
+"""Filters one partition's record batches: those of a transaction are held back until its marker. Pure.
 
-Batches are not taken apart: what is held is the bytes of the transactions that are open, what is let go is joined
-again. So it costs by the batch, and nothing for a record.
+Batches are not decoded: the bytes of open transactions are held, and released bytes are joined again. So the cost is
+per batch, not per record.
 """
 
 from collections.abc import Iterator, Sequence

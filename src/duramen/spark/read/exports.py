@@ -1,7 +1,7 @@
-"""Queue spaces and the inventory as tables, with `option("queues", …)` and `option("inventory", …)`.
+"""Queue spaces and the inventory as tables: `option("queues", …)` and `option("inventory", …)`.
 
 The driver opens an export at a node over HTTP, and each task reads pages of a range of one shard. An export is as of
-one moment: tasks that are repeated read the same.
+one moment, so repeated tasks read the same rows.
 """
 
 import logging

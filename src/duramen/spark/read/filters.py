@@ -1,7 +1,7 @@
-"""What filters on topic, partition, offset and timestamp leave to be read. Pure.
+"""The ranges that remain to be read after filters on topic, partition, offset and timestamp. Pure.
 
-Partitions and offsets are cut by the values themselves. A timestamp bounds from below only: the first offset at or
-after it has none before it, but behind a later one an earlier one may follow.
+Partitions and offsets are restricted exactly. A timestamp gives only a lower bound: no record before the first offset
+at or after it has a later timestamp, but records after it may have earlier ones.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""Where a read of several streams ends of which some come from tables: at one place in the order of commits. Pure.
+"""The end of a read over several streams, some from tables: at one place in the order of commits. Pure.
 
-What a table has of a stream ends where it was whole, and that is enough for a query of that stream. Of a transaction
-over several streams the other markers matter too, whether the log still has them or only rows of a table tell of them:
-put together they are cut as those of a log are (`cuts`).
+A table ends where it contains whole transactions, which suffices for a query of its stream alone. For a transaction
+over several streams the markers elsewhere matter too, whether the log still has them or only the rows of a table show
+them: together they are cut like those of a log (`cuts`).
 """
 
 from collections.abc import Collection, Iterable, Mapping

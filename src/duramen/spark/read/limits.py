@@ -1,4 +1,4 @@
-"""How much a micro-batch reads, and how long it waits for that."""
+"""The limits of a micro-batch: how much it reads, and how long it waits for that."""
 
 import logging
 import math

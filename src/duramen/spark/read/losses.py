@@ -1,7 +1,7 @@
-"""What is said of records that are gone: which they are, why, and since when.
+"""Messages about lost records: which were lost, why, and since when.
 
-Since when is the brokers' to say (`client.origin`). Those that cannot (Apache Kafka; a node that has started again
-since) still have the record that a log begins with now, and its time.
+Brokers report since when (`client.origin`). Some cannot: Apache Kafka, and a node that has restarted since. Then the
+message has the record with which the log now begins, and its time.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What is known of the transactions of partitions that are read: asked for once, and kept while it counts."""
+"""The known transactions of the partitions being read: fetched once and cached while valid."""
 
 import logging
 from collections.abc import Collection, Mapping

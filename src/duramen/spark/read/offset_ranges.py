@@ -1,4 +1,4 @@
-"""Where records of streams lie, in the log and in tables: offsets and tasks for `tier=hot`, `cold` and `all`."""
+"""Locates records of streams in the log and in tables: offsets and tasks for `tier=hot`, `cold` and `all`."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Offsets of many partitions as JSON: in options as Spark's Kafka source has them, and in checkpoints. Pure.
+"""Offsets of many partitions as JSON: in options like Spark's Kafka source, and in checkpoints. Pure.
 
 A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
 created again under the same name is noticed, and with the version of all this:

@@ -1,7 +1,7 @@
-"""Records that become files where they are read: with `parquetTo` a task's rows are the names of what it wrote.
+"""Records written to files where they are read: with `parquetTo` a task's rows are the names of its files.
 
-So records that are to lie in files do not go through Java, row by row. What writing needs is imported where that is
-done: every query's own process imports this module.
+So records for files do not pass through Java row by row. Imports that only writing needs are made then, because every
+query's own process imports this module.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What to read in one go: shares of a limit, and ranges of offsets for Spark's tasks. Pure."""
+"""Plans one read: shares of a limit, and offset ranges for Spark's tasks. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Small micro-batches are read where they are planned: their rows go to Spark with the plan, no task needs a worker.
+"""Small micro-batches are read during planning: their rows go to Spark with the plan, without a worker process.
 
-A worker process for each of the tasks costs more than their records, so rows that are few are handed over the way that
-PySpark has for its simple readers. Spark keeps them as a block, of which its one task reads. Where that block is lost,
-or the same offsets are planned again after a restart, the records are read anew: the offsets alone say which.
+A worker process for each task would cost more than the few records, so their rows are passed in the way that PySpark
+has for its simple readers. Spark keeps them as a block, which its one task reads. If that block is lost, or the same
+offsets are planned again after a restart, the records are read again, by offsets.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a Spark task does: read one range of one partition and yield Arrow batches. Runs on executors."""
+"""The Spark task: reads one range of one partition and yields Arrow batches. Runs on executors."""
 
 import gc
 import logging

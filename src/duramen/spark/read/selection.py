@@ -1,4 +1,4 @@
-"""Which partitions are read, and where reading begins and ends: what the options say, resolved against a cluster."""
+"""The partitions of a read, its start and its end: the options, resolved against a cluster."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple

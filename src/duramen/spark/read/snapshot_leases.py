@@ -1,4 +1,4 @@
-"""Leases that a streaming query holds: they are renewed by a thread on the driver as long as the query runs."""
+"""Leases of a streaming query, renewed by a thread on the driver while the query runs."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What a node says of keyed streams over HTTP: which snapshots there are, their pages, and leases on them."""
+"""A node's HTTP interface to keyed streams: snapshots, their pages, and leases on them."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What a task reads of keyed streams: pages of a snapshot or of what changed since one. Runs on executors."""
+"""The Spark task for keyed streams: reads pages of a snapshot or of changes since one. Runs on executors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
-"""Streaming queries over keyed streams by snapshots: each micro-batch is what changed since the one before.
+"""Streaming queries over keyed streams by snapshots: each micro-batch has the changes since the previous one.
 
-The offsets of the checkpoint are snapshots: one offset for each partition, and the lease that holds it open. The first
-micro-batch begins at nothing, so it is a whole snapshot: of partitions without an offset all is read.
+The offsets in the checkpoint are snapshots: one offset per partition, and the lease that holds it open. The first
+micro-batch starts without offsets, so it is a whole snapshot: a partition without an offset is read in full.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""Keyed streams as snapshots, with `option("snapshot", …)`: each key once, at its newest record, without deletions.
+"""Keyed streams as snapshots: `option("snapshot", …)`; each key once, at its newest record, without deletions.
 
-The driver asks a node over HTTP which snapshot there is, and each task for pages of its range of a partition: record
-batches with what the snapshot shows, and bits for those that have more.
+The driver asks a node over HTTP for the snapshot, and each task for pages of its range of a partition: record batches
+with the visible records, and bits for batches that have others too.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What a task has to know to read its offsets as `cuts` says: where to begin, and which transactions not to show. Pure.
+"""Inputs that a task needs to read its offsets according to `cuts`: the start, and the transactions to omit. Pure.
 
-A *floor* is where a query began. At a floor that was named, nothing below it is shown; at the earliest or the latest
-offset, no transaction that began below it in any partition, so that none is shown in part. An end that was named is
-taken as it is too: of a transaction that it cuts and that is committed, what lies before it is shown.
+A *floor* is where a query began. At a named floor, no record below it is shown. At the earliest or latest offset, no
+transaction that began below it in any partition is shown, so that none is shown in part. A named end is also used as
+given: of a committed transaction that it splits, the records before it are shown.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """Reading a stream of micro-batches: `spark.readStream.format("duramen")`.
 
-The reader lives on the driver as long as the query does; what goes to the executors are pickled copies of it.
-Offsets are those of Spark's checkpoint: nothing else is remembered across a restart.
+The reader lives on the driver as long as the query; executors get pickled copies of it. Offsets are those of Spark's
+checkpoint: no other state survives a restart.
 """
 
 import logging

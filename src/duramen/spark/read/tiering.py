@@ -1,7 +1,7 @@
-"""The two tiers of a stream that is a table: what lies cold in its files, and what is hot in the log. Pure.
+"""The two tiers of a stream with a table: cold records in its files, hot records in the log. Pure.
 
-Offsets mean the same in both. Of a span, what lies below the table's end is read from the table and the rest from the
-log, so each offset is read exactly once, wherever retention and the table's job have come to.
+Offsets mean the same in both. In a range, offsets below the table's end are read from the table and the rest from the
+log, so each offset is read exactly once, however far retention and the table's job have progressed.
 """
 
 from typing import Final, Literal, NamedTuple

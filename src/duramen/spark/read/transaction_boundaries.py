@@ -1,12 +1,12 @@
-"""Where a read may end so that it has each transaction wholly or not at all. Pure.
+"""Ends of a read at which it has each transaction entirely or not at all. Pure.
 
-A record of a transaction counts at its commit marker: the offsets `[first, end)` of a partition stand for the records
-in them that no transaction wrote, and for all records, earlier ones too, of the transactions whose commit marker lies
-there. A *cut*, an end for every partition, is sound where no transaction has a marker before the end of one partition
-and another marker, that is there or to come, at or behind the end of another (docs/adr/transactions-in-spark.md).
+A record of a transaction counts at its commit marker: the offsets `[first, end)` of a partition stand for its
+non-transactional records in that range, and for all records, including earlier ones, of the transactions whose commit
+marker is in the range. A *cut*, an end for every partition, is sound if no transaction has a marker before the end of
+one partition and another marker, present or future, at or after the end of another (docs/adr/transactions-in-spark.md).
 
-The ends that a cut is looked for below were high watermarks before `MarkedUpTo` was asked for. So whoever has a marker
-below them was decided by then, and wherever else it has written it is found open, or ended.
+The upper ends of a cut were high watermarks before `MarkedUpTo` was requested. So a transaction with a marker below
+them was decided by then, and is found open or ended in every other partition that it wrote to.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Compaction: small files of a partition put together, row for row, in one commit that moves no offsets.
+"""Compaction: joins small files of a partition, row by row, in one commit that moves no offsets.
 
-Files keep to one partition of the stream and one combination of partition values, and stay in the order of offsets.
+Files keep to one partition of the stream and one combination of partition values, in offset order.
 """
 
 from collections.abc import Iterator, Sequence

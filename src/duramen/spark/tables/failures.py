@@ -1,6 +1,6 @@
-"""Errors of the libraries that read and write tables, as errors of ours. Pure.
+"""Errors of the table libraries as Duramen errors. Pure.
 
-The classes are known by name, so no optional library is imported here.
+Classes are matched by name, so that no optional library is imported here.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Data files: rows of one partition of a stream, as Parquet of a bounded size. What tasks do."""
+"""Data files: rows of one stream partition, as Parquet of a bounded size. Runs in tasks."""
 
 import re
 import time

@@ -1,7 +1,7 @@
-"""What the footer of a Parquet file says of its columns, as the file has it: whole numbers and bytes. Pure.
+"""Column statistics in a Parquet footer, as stored: integers and bytes. Pure.
 
-Python's dates, times, decimals and text do not have room for all that a file may hold: times beyond the year 9999, and
-text that is not UTF-8.
+Python's dates, times, decimals and strings cannot represent every stored value: times beyond the year 9999, and text
+that is not UTF-8.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

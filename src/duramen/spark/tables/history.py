@@ -1,7 +1,7 @@
-"""The ends that a table has had: at each of them it was whole, no transaction in part, so reads may end there. Pure.
+"""Past ends of a table at which it contained only whole transactions, so that reads may end there. Pure.
 
-So many are kept as a table's metadata can bear, spread over all that it has: where there are too many, one goes that
-has its neighbours nearest.
+A table's metadata holds a bounded number of them, spread over its history: if there are too many, the one with the
+nearest neighbours is dropped.
 """
 
 import json

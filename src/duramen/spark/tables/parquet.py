@@ -1,4 +1,4 @@
-"""One Parquet file being written: rows gathered into row groups, and on the disk before anything names it."""
+"""Writes one Parquet file: rows collected into row groups, and synced before anything names the file."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Values that a table is partitioned by, as text: the notation of Delta's log, for values of any year. Pure."""
+"""Partition values of a table as text: the notation of Delta's log, for any year. Pure."""
 
 from typing import Final
 

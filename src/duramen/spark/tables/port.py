@@ -1,7 +1,7 @@
-"""What a table is to those that fill and read it, whatever its format: the port that Delta and Iceberg implement.
+"""The table port, for code that fills and reads tables of any format: Delta and Iceberg implement it.
 
-The one promise: `commit` adds files and moves the end offsets of their partitions in one atomic step, and only from
-where these stand. So each offset is in the table exactly once, whoever is killed and whoever tries twice.
+The one promise: `commit` adds files and advances the end offsets of their partitions in one atomic step, and only from
+their expected values. So each offset is in the table exactly once, despite kills and retries.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Data files back to rows: with the columns of the table as it is now, whatever it had when they were written."""
+"""Reads data files back to rows, with the table's present columns, whichever it had when they were written."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables found and made, as they were declared."""
+"""Finds and creates tables according to their declarations."""
 
 from typing import Final, Protocol
 

@@ -1,6 +1,6 @@
-"""A round of a table's job: spans of the log become files in tasks, and a commit in the driver.
+"""A round of a table's job: tasks write spans of the log to files, and the driver commits.
 
-The order of a commit makes it the same whenever it is cut short: first the columns, so that what is bad is bad again;
+The order of a commit makes it repeatable after any interruption: first the columns, so that bad records are bad again;
 then the dead letters, each once by the ends of their own table; last the rows with their offsets.
 """
 

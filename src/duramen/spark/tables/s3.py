@@ -1,6 +1,6 @@
-"""How S3, or what speaks like it, is reached: options, or the environment where they do not say it.
+"""Access to S3 and compatible stores: from options, otherwise from the environment.
 
-All is checked here: of what is no address or cannot stand in a header the library that writes Delta panics.
+Everything is checked here, because the library that writes Delta panics on invalid addresses and header values.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Schemas of tables: what there is at first, and what files bring. Pure."""
+"""Schemas of tables: the initial one, and changes that files bring. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

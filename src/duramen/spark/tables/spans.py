@@ -1,4 +1,4 @@
-"""Offset ranges of tables: may they be committed, which files have them. Pure."""
+"""Offset ranges of tables: whether they may be committed, and which files have them. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,6 +1,6 @@
-"""What a data file's footer says of its columns, as Delta's log wants it. Pure.
+"""Column statistics of a data file's footer in the notation of Delta's log. Pure.
 
-Only types whose order is the same everywhere, and nothing that the notation has no words for.
+Only for types with the same order everywhere, and values that the notation can express.
 """
 
 import json

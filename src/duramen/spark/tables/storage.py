@@ -1,4 +1,4 @@
-"""Where the files of a table are: a directory, or a prefix of an S3 bucket."""
+"""The location of a table's files: a directory, or a prefix of an S3 bucket."""
 
 import errno
 import os

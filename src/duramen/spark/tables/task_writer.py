@@ -1,6 +1,6 @@
-"""Data files that Spark's tasks write by themselves: rows never go through the driver, only names and sizes do.
+"""Data files that Spark's tasks write themselves: only names and sizes go through the driver, not rows.
 
-A file that no commit names is not part of its table: what a lost or doubled task attempt leaves does no harm.
+A file that no commit names is not part of its table: files of lost or duplicate task attempts do no harm.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""Days and times of any year as text, and back: Python's own calendar has the years 1 to 9999 alone. Pure.
+"""Dates and times of any year as text, and back: Python's own calendar covers only the years 1 to 9999. Pure.
 
 The notation is Spark's: a year has four digits at least, and a sign outside of 0 to 9999.
 """

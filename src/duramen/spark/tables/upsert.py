@@ -1,8 +1,8 @@
-"""Tables with one row for each key: what files become when newer records of their keys come.
+"""Tables with one row per key: how files change when newer records of their keys arrive.
 
 A key's records are in one partition, so the newest is the one with the largest offset there; a null value removes the
-key. A transaction that is committed late may have records that are older than what was applied by then: those come to
-nothing. Files with a key that comes again are written anew without its row (copy on write), and go in the same commit.
+key. A transaction committed late may have records older than those already applied; they are ignored. Files with a
+superseded key are rewritten without its row (copy on write), in the same commit.
 """
 
 from collections.abc import Iterable, Sequence

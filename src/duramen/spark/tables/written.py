@@ -1,4 +1,4 @@
-"""What a task says of a data file that it wrote, as a row of Arrow or Spark. Pure."""
+"""A task's report about a data file that it wrote, as a row of Arrow or Spark. Pure."""
 
 from typing import Final, NamedTuple
 

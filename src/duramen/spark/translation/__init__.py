@@ -1,1 +1,1 @@
-"""Streams into tables: which streams are declared, what of them comes next, the tasks, the rounds and the job."""
+"""Streams to tables: declared streams, the next offsets of each, tasks, rounds and the job."""

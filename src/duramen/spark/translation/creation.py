@@ -1,4 +1,4 @@
-"""The job put together: streams as a node says they are, tables as they are declared, tasks on Spark."""
+"""Assembles the job: streams as a node reports them, tables as they are declared, tasks on Spark."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

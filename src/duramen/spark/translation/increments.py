@@ -1,4 +1,4 @@
-"""Increments of a keyed stream for a table with one row for each key: a round goes from one snapshot to a newer one."""
+"""Increments of a keyed stream for a table with one row per key: each round covers the range between two snapshots."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

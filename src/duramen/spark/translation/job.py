@@ -1,6 +1,6 @@
-"""The job: many streams, each with rounds of its own, beside each other in a few threads over one Spark session.
+"""The job: many streams, each with its own rounds, concurrently in a few threads over one Spark session.
 
-A stream's trouble is its own: the others go on. Nothing is remembered that a table does not say itself.
+An error of a stream affects only that stream. The job keeps no state besides the tables.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""The log that a table is made of, as tasks and their driver see it: where it begins and ends, and its records.
+"""The log behind a table, for tasks and their driver: its start, its end, and its records.
 
-A record of a transaction counts at the commit marker, so the end of a table goes on past transactions that are open:
-their records come with the span that their marker is in (`duramen.spark.read.transaction_boundaries`).
+A record of a transaction counts at the commit marker, so the end of a table passes open transactions: their records
+come with the span of their marker (`duramen.spark.read.transaction_boundaries`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a job knows of each of its tables, and how that is said to Prometheus. Pure."""
+"""The state of each table in a job, and its metrics for Prometheus. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What of a stream goes into its table next: spans of offsets, in bounded pieces, shared out to tasks. Pure.
+"""Plans the next round of a stream's table: spans of offsets, in bounded pieces, distributed to tasks. Pure.
 
-A round ends where no transaction is in the table in part (`spark/read/transaction_boundaries.py`), and has the records
-that count in it: those outside transactions, and all of the transactions whose commit marker lies there.
+A round ends where the table has no transaction in part (`spark/read/transaction_boundaries.py`), and has the records
+that count in it: non-transactional ones, and all records of the transactions whose commit marker is in it.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""What a job tells everybody of a stream's table: where it stands, and what stops it, as offsets of a consumer group.
+"""Publishes the progress and the error of a stream's table as offsets of a consumer group.
 
 So Kafka's tools and the node's metrics show a table's lag like that of any consumer, and `duramen table status` finds
-the error wherever it runs. It is told, never asked: the table alone knows what is in it.
+the error from anywhere. It is write-only: the table alone determines its content.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""One round of one stream: what is next is planned, translated by tasks, and committed with its offsets in one step.
+"""One round of one stream: planned, converted by tasks, and committed with its offsets in one step.
 
-The table's own metadata is the only truth of what is done. A round that ends anywhere before its commit leaves files
-that no table knows; one that ends behind it is done. So whoever runs the next round needs to know nothing of it.
+The table's own metadata is the only truth. A round that ends before its commit leaves files that no table names; one
+that ends after it is done. So the next round needs no knowledge of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

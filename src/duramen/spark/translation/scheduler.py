@@ -1,4 +1,7 @@
-"""When which stream has its next round: at once while it is behind, twice in its lag else, later after errors. Pure."""
+"""Schedules the rounds of streams: immediately while one is behind, otherwise twice per lag, later after errors.
+
+Pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

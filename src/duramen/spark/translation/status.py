@@ -1,4 +1,4 @@
-"""How a stream's table stands: what it has, what it lacks, and what stops it; asked of the table, log and job."""
+"""The status of a stream's table: its content, its lag, and its error, from the table, the log and the job."""
 
 from collections.abc import Mapping
 from typing import Any

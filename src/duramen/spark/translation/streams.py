@@ -1,4 +1,4 @@
-"""Which streams are tables, as a node says it over HTTP."""
+"""The streams with tables, from a node's HTTP door."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""One stream's table in a job: its rounds, what is told of it, and its upkeep. One thread at a time."""
+"""One stream's table in a job: its rounds, its published progress, and its maintenance. One thread at a time."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""What a task does: pieces of a stream read from the log, translated, written as files of its table.
+"""A task: reads pieces of a stream from the log, converts them, and writes files of its table.
 
-Nothing of it reaches the table before the driver commits. What fails comes back as a value, so that one stream's
-trouble is not that of a Spark job.
+Nothing reaches the table before the driver commits. An error is returned as a value, so that one stream's error does
+not fail the Spark job.
 """
 
 import traceback

@@ -1,4 +1,4 @@
-"""Avro values to Arrow columns: with the prefix of a registry, or of one schema."""
+"""Avro values to Arrow columns: with a registry's prefix, or with one schema."""
 
 import io
 import json

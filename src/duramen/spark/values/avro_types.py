@@ -1,4 +1,4 @@
-"""What Avro schemas are as Arrow types. Pure.
+"""Avro schemas as Arrow types. Pure.
 
 Source: the Apache Avro specification 1.12, "Schema Declaration" and "Logical Types".
 """

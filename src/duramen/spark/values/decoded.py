@@ -1,4 +1,4 @@
-"""What decoding makes of a batch of values."""
+"""The result of decoding a batch of values."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Columns that come out of values: how they are joined with known ones, how rows are fitted to them. Pure."""
+"""Columns from values: how they merge with known ones, and how rows are fitted to them. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """JSON objects to Arrow columns, many at a time.
 
-Each value is first checked by itself, so that what is parsed together is one object a value and nothing else: two
-values must not make up for each other. Types follow from the first values of a field; a value that does not go with
-them is bad. Which values are bad depends on them and the columns alone once these are known.
+Each value is first checked separately, so that the text parsed together is exactly one object per value: two values
+must not complete each other. Types follow from the first values of a field; a value that does not fit them is bad. Once
+the columns are known, badness depends only on them and the values.
 """
 
 import re

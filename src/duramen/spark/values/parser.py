@@ -1,7 +1,7 @@
-"""JSON objects through Arrow's parser, many at a time, and what it makes of them to the types of columns.
+"""JSON objects through Arrow's parser, many at a time, and the conversion of its results to the columns' types.
 
-Arrow has no text in JSON for days, times and bytes as Spark has, so it reads text there, which is converted by column.
-What it cannot be trusted with, such as whole numbers beyond 64 bits in a DOUBLE, is left to `rows`.
+Arrow's JSON parser has no types for Spark's dates, times and bytes, so it reads text there, which is converted by
+column. Values that it handles wrongly, such as integers beyond 64 bits in a DOUBLE, are left to `rows`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A schema registry, asked over HTTP for the schemas that prefixes name.
+"""A schema registry: fetches the schemas that prefixes name, over HTTP.
 
 Source: Confluent's Schema Registry API, GET /schemas/ids/{id}.
 """

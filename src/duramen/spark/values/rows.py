@@ -1,6 +1,6 @@
-"""JSON objects to rows one at a time, as Spark's `from_json` reads them: for what Arrow's parser does not take. Pure.
+"""JSON objects to rows one at a time, like Spark's `from_json`: for input that Arrow's parser does not accept. Pure.
 
-Numbers stay text until the type of their column is known, so that nothing is rounded on the way.
+Numbers stay text until the type of their column is known, so that nothing is rounded.
 """
 
 import json

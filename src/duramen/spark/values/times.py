@@ -1,4 +1,4 @@
-"""Days and instants from text, to the values that Spark's casts and `from_json` give. Pure.
+"""Dates and instants from text, with the results of Spark's casts and `from_json`. Pure.
 
 The grammar is that of Spark's SQL reference: `[+-]yyyy*[-[m]m[-[d]d]]`, for instants with
 `[ T][h]h[:[m]m[:[s]s[.[fraction]][zone]]]` behind. Years may have more than four digits, so `datetime` is not enough.

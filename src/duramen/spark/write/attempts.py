@@ -1,9 +1,8 @@
-"""What Spark's sink does so that a batch is written once: a transaction for each attempt of a task, one decision.
+"""Exactly-once writes of Spark's sink: a transaction per task attempt, and one decision per batch.
 
 An attempt writes in a transaction of its own and leaves it open. The driver's commit asks the coordinator of the query
-to store which attempts won; their transactions are committed then, and all others aborted. A batch that is decided is
-not written again: its tasks write nothing, and its commit finishes what is left of the first
-(docs/adr/batches-in-one-record.md).
+to store the winning attempts; then their transactions are committed and all others aborted. A decided batch is not
+written again: its tasks write nothing, and its commit completes the first decision (docs/adr/batches-in-one-record.md).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Which partition each row of a column of keys belongs to: `codec.partitioner` on whole columns. Pure."""
+"""The partition of each row of a key column: `codec.partitioner` on whole columns. Pure."""
 
 from itertools import pairwise
 from typing import Final

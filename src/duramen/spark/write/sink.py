@@ -1,8 +1,8 @@
 """Writing with Spark: `df.write.format("duramen")` and `df.writeStream`, with the columns of Spark's Kafka sink.
 
-Rows go from the tasks to the brokers. Where these are Duramen's every batch is written exactly once (`attempts` says
-how); to other brokers every task writes with an idempotent producer of its own, and what Spark repeats is written
-again: at least once, as Spark's Kafka sink.
+Rows go from the tasks to the brokers. On Duramen every batch is written exactly once (see `attempts`). On other brokers
+every task writes with an idempotent producer of its own, and repetitions by Spark are written again: at least once,
+like Spark's Kafka sink.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches, to the partitions that they belong to, as record batches. Runs on executors."""
+"""Writes the rows of Arrow batches as record batches to their partitions. Runs on executors."""
 
 import random
 import time

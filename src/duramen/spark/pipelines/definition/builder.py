@@ -1,4 +1,4 @@
-"""Pipelines written in Python: the same parts, made by calls; a part's place is the line of its call."""
+"""Pipelines written in Python: the same parts, made by calls; the place of a part is the line of its call."""
 
 import inspect
 import os

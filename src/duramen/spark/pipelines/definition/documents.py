@@ -1,6 +1,6 @@
-"""YAML whose every node keeps its line and column. Pure.
+"""YAML with the line and column of every node. Pure.
 
-Values are texts, whatever YAML would make of them: a number among options is an option's text.
+Values are text, whatever type YAML would give them: a number among options is the option's text.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a pipeline's parts need of each other: names that are there, no circles, an order. Pure."""
+"""Dependencies among a pipeline's parts: existing names, no cycles, an order. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""From a file to a pipeline: YAML, or Python that makes one."""
+"""Loads a pipeline from a file: YAML, or Python that builds one."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""A pipeline as data: sources, steps, sinks; every name with its place in the file. Pure."""
+"""A pipeline as data: sources, steps, sinks, each name with its place in the file. Pure."""
 
 from collections.abc import Callable
 from typing import Any, Final, Literal

@@ -1,4 +1,4 @@
-"""A pipeline from YAML: what each part may have, and of which it needs exactly one. Pure."""
+"""Parses a pipeline from YAML: the allowed keys of each part, and those of which exactly one is required. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, and where in its file. Pure."""
+"""Problems of a pipeline, with their places in its file. Pure."""
 
 import difflib
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
-"""The tables that a SQL text reads, with their places: what stands where Spark's grammar has a relation. Pure.
+"""The tables that a SQL text reads, with their places: the names where Spark's grammar has a relation. Pure.
 
-It only has to find names, in order to put steps in an order; whether the SQL is right is for Spark to say.
+It only finds names, to put steps in order; Spark checks whether the SQL is valid.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""Tables in Delta's format."""
+"""Tables in Delta format."""

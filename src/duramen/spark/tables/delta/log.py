@@ -1,9 +1,8 @@
-"""Delta's log, as everything here that writes a Delta table writes it: one change is one version, or none.
+"""Delta's log, for all code that writes Delta tables: a change is one version, or none.
 
-A change is made for exactly one version of the table and never tried again underneath: where another came first, who
-made it looks at what that one did. What a commit is known by are *application transactions*, numbers by name that it
-carries with its files and that checkpoints keep.
-Source: the Delta transaction log protocol, "Transaction Identifiers".
+A change is made for exactly one version of the table and never rebased by the library: if another commit came first,
+the writer examines that one. Commits are identified by *application transactions*, named numbers that a commit carries
+with its files and that checkpoints keep. Source: the Delta transaction log protocol, "Transaction Identifiers".
 """
 
 import re

@@ -1,10 +1,10 @@
-"""A table in Delta's format, through `deltalake`.
+"""A table in Delta format, through `deltalake`.
 
-How far each partition is in the table is said by *application transactions* of Delta's log, which every commit carries
+The position of each partition in the table is in *application transactions* of Delta's log, which every commit carries
 with its files and which checkpoints keep: `duramen:<stream id>:<partition>`, whose version is the end offset, and
-`duramen:<stream id>:partitions`, how many of them to ask for. Where rows go as newer ones of their keys come,
-`duramen:<stream id>:newest` is the last commit sequence of a transaction that is in the table. Ends that it had
-before are in the information of each commit, so that they go with Delta's old logs.
+`duramen:<stream id>:partitions`, their number. In upserted tables, `duramen:<stream id>:newest` is the last commit
+sequence of a transaction in the table. Earlier ends are in the commit info of each commit, so they disappear with
+Delta's old logs.
 """
 
 import time

@@ -1,1 +1,1 @@
-"""Tables in Iceberg's format."""
+"""Tables in Iceberg format."""

@@ -1,8 +1,7 @@
-"""An Iceberg table in its catalog, as everything here that writes one finds, makes and appends to it.
+"""An Iceberg table in its catalog: finds, creates and appends to it, for all code that writes one.
 
-The library must not repeat a commit on top of another's by itself, so that its retries are off in the table: a commit
-is made for the state that was loaded, or fails.
-Source: the Iceberg table specification, "Optimistic Concurrency".
+The library must not retry a commit on top of another one, so its retries are disabled in the table: a commit is made
+for the loaded state, or fails. Source: the Iceberg table specification, "Optimistic Concurrency".
 """
 
 from collections.abc import Iterable, Mapping, Sequence

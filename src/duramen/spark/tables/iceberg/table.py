@@ -1,7 +1,7 @@
-"""A table in Iceberg's format, through `pyiceberg` and a catalog of its: append, never upsert.
+"""A table in Iceberg format, through `pyiceberg` and a catalog: append, never upsert.
 
-How far each partition is in the table is a property of the table, which changes in the same commit as its snapshot:
-both are one new metadata file, and the catalog takes one only in the place of the one that it was made from.
+The position of each partition in the table is a table property, which changes in the same commit as the snapshot: both
+are one new metadata file, and the catalog accepts it only as successor of the one it was made from.
 """
 
 import json
