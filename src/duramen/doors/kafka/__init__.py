@@ -1,1 +1,1 @@
-"""The Kafka door: what a client of any Kafka library talks to."""
+"""The Kafka door: the Kafka protocol for clients of any library."""

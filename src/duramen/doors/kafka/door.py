@@ -1,4 +1,4 @@
-"""The Kafka door: listens, hands requests to their handlers, and closes."""
+"""The Kafka door: listens, dispatches requests to their handlers, closes."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What answers the requests of each API, and beside it what they need: names to be resolved, and operations.
+"""The handler of each API, with its admission rules: names to resolve, and operations to authorize.
 
 Operations and resources are those of Kafka's own table:
 https://kafka.apache.org/documentation/#operations_resources_and_protocols

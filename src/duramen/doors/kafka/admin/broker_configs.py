@@ -1,4 +1,4 @@
-"""The configs of brokers: the settings of this node, and where it listens."""
+"""The configs of brokers: the settings of this node, and its listeners."""
 
 from collections.abc import Sequence
 from typing import Final

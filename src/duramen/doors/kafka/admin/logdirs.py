@@ -1,4 +1,4 @@
-"""DescribeLogDirs, AlterReplicaLogDirs: the one directory of this node, and what its partitions take there."""
+"""DescribeLogDirs, AlterReplicaLogDirs: the one directory of this node, and the size of its partitions."""
 
 import os.path
 import shutil

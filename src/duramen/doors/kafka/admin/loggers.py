@@ -1,4 +1,4 @@
-"""The node's loggers as a resource (KIP-412): levels are changed while it runs, and are forgotten when it stops."""
+"""The node's loggers as a resource (KIP-412): levels change while it runs, and are reset when it stops."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Metadata, ApiVersions, DescribeCluster: what there is and where."""
+"""Metadata, ApiVersions, DescribeCluster: topics, brokers, and supported versions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What has configs: topics, and others beside them. A kind of resource says what its configs are and changes them."""
+"""Resources with configs: topics and others. Each kind of resource describes and changes its configs."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

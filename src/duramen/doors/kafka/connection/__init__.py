@@ -1,1 +1,1 @@
-"""Connections: bytes to requests, answers to bytes in order, memory, back-pressure."""
+"""Connections: bytes to requests, responses to bytes in order, memory, back-pressure."""

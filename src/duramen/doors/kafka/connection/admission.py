@@ -1,4 +1,4 @@
-"""From a request that was read to its handler: decoded, names resolved, admitted; or refused as Kafka refuses it."""
+"""From a decoded request to its handler: names resolved, admitted; or refused with Kafka's errors."""
 
 from functools import partial
 

@@ -1,8 +1,8 @@
-"""Reads that wait for the disk take turns with writing: while somebody writes, they rest in between.
+"""Throttles reads from disk in favour of writes: while clients write, they rest in between.
 
-A consumer far behind the tail takes what processor it gets: the broker's for reading and sending, its own for what it
-was sent. What is due to producers would wait behind it. So of the time that such reads take, of all connections
-together, a multiple is left to others for as long as there are others.
+A consumer far behind the tail takes all available processor time: the broker's for reading and sending, its own for
+processing. Producers would wait behind it. So for the time that such reads take on all connections together, a multiple
+is left to other clients while there are any.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""A client's connection: bytes to requests, answers to bytes in the order of the requests, and back-pressure.
+"""A client's connection: bytes to requests, responses to bytes in the order of the requests, and back-pressure.
 
-Memory: a frame's buffer grows with what has come, never with what a length promises; reading and handling pause while
-the account of all requests is full, while this client has much unanswered, answers that wait for earlier ones among
-it, and while it does not read its answers. An answer with records is read from the log piece by piece as the socket
-takes it.
+Memory: a frame's buffer grows with the received bytes, never with a promised length. Reading and handling pause in
+three cases: the memory of all requests is full; this client has many unanswered requests, including responses that wait
+for earlier ones; or it does not read its responses. A response with records is read from the log piece by piece as the
+socket accepts it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Answers that are nothing but an error, for every API and version, in the form that clients expect of a broker."""
+"""Error responses for every API and version, in the form that clients expect."""
 
 from collections.abc import Mapping
 from typing import Any, Final

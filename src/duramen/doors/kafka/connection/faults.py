@@ -1,6 +1,6 @@
-"""Faults that a test asks for: which answers come late, and which requests are refused instead of done. Pure.
+"""Faults that a test requests: the responses to delay, and the requests to refuse. Pure.
 
-A node has such a table only where it was started for tests (`duramen.testing`).
+Only a node started for tests has such a table (`duramen.testing`).
 """
 
 from typing import NamedTuple

@@ -1,11 +1,10 @@
-"""What unanswered requests may hold in memory, all connections together.
+"""The memory budget of unanswered requests, all connections together.
 
-A connection that wants more than there is stops reading and stands in line. Parts of requests that may never be
-completed are the danger: connections whose batches were acknowledged a moment ago go first and may use all of it.
-After them come those that ever had one acknowledged, then all others; the unfinished requests of these two hold at
-most half, and every eighth place is theirs. When somebody stands in line and connections sit on half a request
-without sending on, those that have been silent longest are closed; and where those who stand in line sit on so much
-themselves that none of them could ever go on, those who came last are.
+A connection that needs more than is free stops reading and queues. Requests that may never be completed are the danger.
+So connections with recently acknowledged batches go first and may use all memory. Then come those that ever had one
+acknowledged, then all others; unfinished requests of these two hold at most half, and every eighth place in the queue
+is theirs. If connections queue while others hold half a request without sending, the longest silent ones are closed. If
+the queued connections hold so much that none could continue, the latest ones are closed.
 """
 
 from collections import deque

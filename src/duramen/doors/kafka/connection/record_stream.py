@@ -1,6 +1,6 @@
-"""The answer with records that a connection is sending: read from the log piece by piece as the socket takes it.
+"""The response with records that a connection is sending: read from the log piece by piece as the socket accepts it.
 
-After so much of it, it is the turn of other connections; where a piece has to come from the disk, it waits for that.
+After a bounded amount other connections get their turn; a piece from the disk is awaited.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The administration of groups: ListGroups, DescribeGroups, DeleteGroups."""
+"""Group administration: ListGroups, DescribeGroups, DeleteGroups."""
 
 from collections.abc import Callable, Iterable
 from typing import Final

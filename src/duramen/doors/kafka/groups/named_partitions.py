@@ -1,6 +1,6 @@
-"""The partitions that a request about a group's offsets names: which of them there are, and the answer for each.
+"""The partitions named in a request about a group's offsets: the existing ones, and the response for each.
 
-OffsetCommit, TxnOffsetCommit and OffsetDelete name them alike.
+OffsetCommit, TxnOffsetCommit and OffsetDelete name them in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence

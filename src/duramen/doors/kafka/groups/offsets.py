@@ -1,4 +1,4 @@
-"""What groups commit: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge (KIP-932), with renewed locks (KIP-1222) and strict limits (KIP-1206)."""
+"""ShareFetch and ShareAcknowledge (KIP-932), with lock renewal (KIP-1222) and strict limits (KIP-1206)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

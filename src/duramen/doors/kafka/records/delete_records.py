@@ -1,4 +1,4 @@
-"""DeleteRecords: the oldest records of partitions go, up to an offset (KIP-107)."""
+"""DeleteRecords: deletes the oldest records of partitions up to an offset (KIP-107)."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,8 +1,8 @@
-"""The hot path of Produce: a request with one batch for one partition of a node that is alone, in few steps.
+"""The hot path of Produce: a request with one batch for one partition of a standalone node, in few steps.
 
-What is decided is what `produce` decides of such a request; whatever may be decided otherwise goes that way. Requests
-of one turn of the event loop are appended together at its end, or before a request that goes the ordinary way. Answers
-that one sync lets go are made together, and leave each connection with one call.
+It decides like `produce`; a request that might be decided differently takes that path. Requests of one turn of the event
+loop are appended together at its end, or before a request that takes the ordinary path. Responses that one sync releases
+are encoded together, and leave each connection in one call.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""DescribeProducers as our own clients ask it: the markers of partitions from an offset on, and what is open."""
+"""DescribeProducers with Duramen's fields: the markers of partitions from an offset on, and open transactions."""
 
 from collections import deque
 from collections.abc import Sequence

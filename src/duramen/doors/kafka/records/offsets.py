@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where records lie."""
+"""ListOffsets and OffsetForLeaderEpoch: lookups of offsets."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

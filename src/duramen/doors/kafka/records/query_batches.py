@@ -1,4 +1,4 @@
-"""What Spark's sink asks of the coordinator of its query: BeginBatch and DecideBatch, which are Duramen's own."""
+"""Requests of Spark's sink to the coordinator of its query: BeginBatch and DecideBatch, which are Duramen's own."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, and looking at them."""
+"""Transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, descriptions."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,1 +1,1 @@
-"""One request: its context, its answer, error numbers, sessions."""
+"""One request: context, response, error numbers, sessions."""

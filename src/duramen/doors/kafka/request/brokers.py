@@ -1,4 +1,4 @@
-"""Where things are, as clients are told: the brokers there are, and who leads and holds each partition."""
+"""Brokers as clients see them: their addresses, and the leader and replicas of each partition."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What every handler of the Kafka door needs, and what one is."""
+"""The interface and the context of every handler of the Kafka door."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

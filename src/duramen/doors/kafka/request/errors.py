@@ -1,4 +1,4 @@
-"""Which of Kafka's error numbers says what went wrong."""
+"""Kafka's error number for each domain error."""
 
 from collections.abc import Mapping
 from typing import Final

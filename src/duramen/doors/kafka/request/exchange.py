@@ -1,4 +1,4 @@
-"""One request and its answer."""
+"""One request and its response."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol

@@ -1,8 +1,9 @@
-"""Incremental fetch sessions (KIP-227): what a consumer wants is kept, and only what has changed is said. Pure.
+"""Incremental fetch sessions (KIP-227): the consumer's partitions are kept, and responses have only changes. Pure.
 
-A session belongs to no connection. There are `max.incremental.fetch.session.cache.slots` of them; a new one takes the
-place of one that was not used for two minutes, or of an older and smaller one that had two minutes, as in Apache Kafka.
-The partitions of all sessions together are bounded too: where there is no room a client is told 0, which says no.
+A session belongs to no connection. There are `max.incremental.fetch.session.cache.slots` of them. A new one replaces a
+session that was unused for two minutes, or an older and smaller one that has existed for two minutes, as in Apache
+Kafka. The partitions of all sessions together are bounded too: if there is no room, the client gets session id 0, which
+means no session.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Answers to requests about many things: each thing's in its place, sent once all are there."""
+"""Responses to requests with many parts: each part has its place, and the response is sent once all are there."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""How many requests of each API came, how long their answers took, and with which errors they were answered."""
+"""Request metrics per API: number, response time, errors."""
 
 from collections.abc import Collection, Sequence
 

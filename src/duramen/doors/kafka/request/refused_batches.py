@@ -1,4 +1,4 @@
-"""Batches that the door refuses before a partition has seen them: none of their producers' is taken before them."""
+"""Batches that the door refuses before a partition has seen them; later batches of their producers are refused too."""
 
 from typing import Final
 

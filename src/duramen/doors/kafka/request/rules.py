@@ -1,4 +1,4 @@
-"""What a request of the Kafka door needs, as data beside its handler: see `handlers`."""
+"""Admission rules of a Kafka request, as data beside its handler: see `handlers`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

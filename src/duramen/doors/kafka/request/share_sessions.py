@@ -1,7 +1,7 @@
-"""Share sessions (KIP-932): which share partitions a consumer reads, told once, and whose turn it is.
+"""Share sessions (KIP-932): the share partitions that a consumer reads, sent once, and their rotation.
 
-A session is a consumer's: group and member id. It ends with its connection. Their number is bounded, and so is how many
-partitions they have together.
+A session belongs to a consumer: group and member id. It ends with its connection. The number of sessions and of their
+partitions is bounded.
 """
 
 from collections.abc import Iterable, Sequence
