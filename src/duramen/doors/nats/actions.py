@@ -1,4 +1,4 @@
-"""What clients of NATS do here, each with what it needs, as data."""
+"""Actions of NATS clients on this door, with their required operations, as data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The address of a NATS server, as the setting `nats.server` has it. Pure."""
+"""The address of a NATS server in the setting `nats.server`. Pure."""
 
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit

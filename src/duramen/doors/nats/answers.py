@@ -1,4 +1,4 @@
-"""Answers of one turn of the loop to publishers, sent in one piece. Short: both captures use it."""
+"""Replies to publishers in one turn of the event loop, sent in one write. Shared by both captures."""
 
 from collections.abc import Callable, Sequence
 

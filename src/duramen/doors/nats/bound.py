@@ -1,4 +1,4 @@
-"""A stream that is bound to subjects, as the NATS door needs it: settings in force, ids seen, batches under way."""
+"""A stream bound to subjects, as the NATS door needs it: effective settings, known ids, batches in flight."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """From messages to records to acknowledgements.
 
-The messages of one chunk are grouped into one batch for each partition; a batch is appended as the leader's own
-and answered once it is acknowledged. Bytes of batches under way are counted, so that the door can stop reading.
+The messages of one chunk are grouped into one batch per partition. A batch is appended like one of the leader's own,
+and replies are sent once it is acknowledged. Bytes of batches in flight are counted, so that the door can stop reading.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

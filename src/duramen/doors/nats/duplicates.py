@@ -1,8 +1,8 @@
-"""What message ids a stream has seen, small: 24 bytes for each, in sorted blocks. Pure.
+"""The known message ids of a stream in compact form: 24 bytes each, in sorted blocks. Pure.
 
-An id is kept as a keyed 64-bit fingerprint, so nobody can choose ids that collide; among the millions that fit,
-an id is taken for another with a probability of about one in 10^13. A lookup is two binary searches, an insertion
-moves a few kilobytes, a block that is full is cut in two: nothing ever takes long, as growing one table would.
+An id is kept as a keyed 64-bit fingerprint, so that nobody can choose colliding ids; among the millions that fit, a
+false match has a probability of about one in 10^13. A lookup is two binary searches, an insertion moves a few
+kilobytes, a full block is split in two: no step takes long, unlike the growth of one table.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""The headers of a message that mean something here. Pure."""
+"""The message headers that the door interprets. Pure."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
-"""Which partitions this node takes messages for, as a member of a cluster: those that it leads, once it is ready.
+"""The partitions for which a cluster node accepts messages: those that it leads, once it is ready.
 
-It is ready when what the leader before it had acknowledged is known: all of that is committed here too, and the
-message ids among it are remembered; and when nothing comes any more that was sent to it before: that may be of the time
-of another leader, which has stored it. Until then publishers who want an answer get an error.
+It is ready once it has committed everything that the previous leader acknowledged and has recalled the message ids in
+it, and once no message arrives any more that was sent before: the previous leader may have stored such messages. Until
+then publishers that request a reply get an error.
 """
 
 from collections import deque

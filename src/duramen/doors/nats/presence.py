@@ -1,6 +1,7 @@
-"""Until when the node is known to have listened and lost nothing: kept in a file, so that kill -9 leaves it behind.
+"""The last moment at which the node is known to have listened without loss, in a file that survives kill -9.
 
-Written about every second and never synced: after a power failure it may name an earlier moment, which is no lie.
+Written about every second and never synced: after a power failure it may have an earlier moment, which only makes the
+recorded gap longer.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What JetStream would call our errors. Pure."""
+"""JetStream's error for each domain error. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,8 +1,8 @@
-"""Which bindings a subject matches: a tree of tokens, as NATS matches subjects. Pure.
+"""Finds the bindings that match a subject: a tree of tokens, with NATS' matching rules. Pure.
 
-A subject is tokens between dots. In a binding `*` stands for one token and `>`, as the last, for one or more.
-A binding that begins with a wildcard does not reach subjects that begin with `$` or with the token `_INBOX`:
-those are the server's, JetStream's and the clients' own, and are meant only by who names them.
+A subject consists of tokens between dots. In a binding `*` stands for one token and `>`, as the last, for one or more.
+A binding that starts with a wildcard does not match subjects that start with `$` or with the token `_INBOX`: those
+belong to the server, JetStream and clients, and match only bindings that name them.
 """
 
 from typing import Final, Generic, TypeVar

@@ -1,6 +1,7 @@
-"""From when on messages for a partition may be missing that this node begins to lead. Pure.
+"""The start of the gap of a partition that this node begins to lead. Pure.
 
-The leader before it listened while replicas heard of it; what it had taken last and not replicated went with it.
+The previous leader listened until shortly before its replicas last heard of it; messages that it accepted last and did
+not replicate were lost with it.
 """
 
 from collections.abc import Callable
