@@ -1,4 +1,4 @@
-"""Keeps one connection to one address: dials again whenever there is none, with waits that grow."""
+"""Keeps one connection to one address: redials whenever there is none, with increasing delays."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What nodes say while they form a cluster, in bytes."""
+"""Messages of cluster formation as bytes."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Which nodes there are connections to. One that this node dialed is used before one that it was dialed on."""
+"""The connected nodes. A connection that this node dialed is preferred over an accepted one."""
 
 from collections.abc import Iterator
 

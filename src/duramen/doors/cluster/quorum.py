@@ -1,4 +1,4 @@
-"""The quorum's messages as they travel: which connection each takes, and what it is in bytes."""
+"""The quorum's messages in transit: the connection that each takes, and its bytes."""
 
 from typing import Final
 from uuid import UUID

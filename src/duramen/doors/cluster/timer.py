@@ -1,4 +1,4 @@
-"""Time as connections between nodes need it: it is handed in, so that a test moves it by hand."""
+"""Time for connections between nodes: passed in, so that a test can advance it by hand."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
