@@ -1,4 +1,4 @@
-"""Waiting, in an event loop, for what the broker completes with a callback."""
+"""Awaits, in an event loop, what the broker completes with a callback."""
 
 import asyncio
 from collections.abc import Callable
