@@ -1,8 +1,8 @@
 """The hot path of Produce: a request with one batch for one partition of a standalone node, in few steps.
 
-It decides like `produce`; a request that might be decided differently takes that path. Requests of one turn of the event
-loop are appended together at its end, or before a request that takes the ordinary path. Responses that one sync releases
-are encoded together, and leave each connection in one call.
+It decides like `produce`; a request that might be decided differently takes that path. Requests of one turn of the
+event loop are appended together at its end, or before a request that takes the ordinary path. Responses that one sync
+releases are encoded together, and leave each connection in one call.
 """
 
 from collections.abc import Sequence
