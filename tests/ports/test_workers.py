@@ -125,7 +125,7 @@ def test_the_result_of_a_brief_job_may_come_later_too(harness: Harness) -> None:
 def test_a_brief_job_runs_in_the_thread_of_its_loop_and_so_does_what_follows() -> None:
     loop = asyncio.new_event_loop()
     host, here = HostWorker(loop, at_once=True), threading.get_ident()
-    ran: list[int] = []
+    ran: list[int | BaseException] = []
     future = loop.create_future()
     host.submit("sync", threading.get_ident, ran.append, brief=True)
     assert ran == [here]

@@ -59,7 +59,7 @@ class Rules:
     def __init__(self) -> None:
         metrics = Metrics()
         self.name = "a"
-        self.deleted = self.append_time = self.compacted = self.keyed = False
+        self.deleted = self.append_time = self.compacted = self.keyed = self.owned = False
         self.shards = self.log_retention_ms = 0
         self.kept = ""
         self.takes_as_is = True
