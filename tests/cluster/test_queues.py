@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from tests.cli.command import run
 from tests.clients import until
 
 from duramen.base.errors import DuramenError, QueueHistoryRewritten
+from duramen.base.ids import Position
 from duramen.client.api.client import Client, connect
+from duramen.client.http import HttpNode
+from duramen.codec.exports import read_runs_page
 from duramen.node.processes import NodeProcesses
+from duramen.queues.runs import Run, entry_of
 
 WAIT_S = 60.0
 QUEUES = [f"user-{number}" for number in range(12)]
@@ -61,6 +66,24 @@ def lease_list_and_count(nodes: NodeProcesses, clients: list[Client]) -> None:
     assert every[2].queues(prefix="job-") == []
 
 
+def export_through_every_node(nodes: NodeProcesses, expected: dict[str, list[str]]) -> None:
+    """An export is opened through one node, and its pages are read through the others."""
+    doors = [HttpNode(node.http) for node in nodes.nodes.values()]
+    for number, door in enumerate(doors):
+        opened = door.post("/v1/spaces/mail/exports", {})
+        assert len({one["export"] for one in opened["shards"]}) == 3  # each node leads a shard
+        found: dict[str, list[str]] = {}
+        for shard in opened["shards"]:
+            path = f"/v1/spaces/mail/exports/{shard['export']}/runs?shard={shard['shard']}"
+            page = read_runs_page(doors[(number + shard["shard"]) % 3].content(path, "application/vnd.msgpack"))
+            runs = iter(page.runs)
+            for name, count in zip(page.names, page.counts, strict=True):
+                bodies = [body for run in islice(runs, count) for at, body in Run(run).bodies() if body]
+                texts = [(entry_of(Position(0, 0), body).value or b"").decode() for body in bodies]
+                found[name.decode()] = [*found.get(name.decode(), []), *texts]
+        assert {name: texts for name, texts in found.items() if texts} == expected
+
+
 def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     with NodeProcesses(tmp_path, 3) as nodes:
         clients = [connect(node.http) for node in nodes.nodes.values()]
@@ -87,6 +110,7 @@ def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_p
             every[number % 3].edit(queue, [(first, "1")])
             every[(number + 1) % 3].delete(queue, [second])
             every[(number + 2) % 3].replace(queue, third, ["3"], by="Eve")
+        export_through_every_node(nodes, {queue: ["1", "3"] for queue in QUEUES})
         lease_list_and_count(nodes, clients)
         killed = nodes.nodes[2]
         killed.kill()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import duramen
 from duramen.node.process import NodeProcess
+from duramen.node.processes import NodeProcesses
 
 Read = Callable[..., DataFrame]
 
@@ -47,6 +49,26 @@ def test_the_entries_of_a_space_are_a_table(client: duramen.Client, table: Read,
         assert sorted(found, key=lambda one: int(one[0].split(".")[1])) == there
     counted = table(queues=stream_name, columns="queue").groupBy("queue").count().collect()
     assert {row.queue: row["count"] for row in counted} == Counter(row.queue for row in rows)
+
+
+@pytest.mark.long
+def test_the_entries_of_a_space_of_a_cluster_are_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    names = [f"user-{number}" for number in range(50)]
+    with NodeProcesses(tmp_path, 3) as nodes:
+        first, second, third = nodes.nodes.values()
+        with duramen.connect(first.http) as client:
+            client.spaces.create("mail", shards=6)
+            client.queues("mail").enqueue_many([(name, f"{name}/{number}") for number in range(4) for name in names])
+
+        def read(**options: Any) -> DataFrame:
+            return spark.read.format("duramen").options(queues="mail", **options).load()
+
+        for node in (first, second, third):
+            rows = read(server=node.http, minPartitions=12).collect()
+            assert Counter(row.queue for row in rows) == dict.fromkeys(names, 4)
+            assert {bytes(row.value).decode() for row in rows} == {f"{name}/{at}" for name in names for at in range(4)}
+        third.kill()
+        assert read(server=second.http).count() == 4 * len(names)
 
 
 def test_the_inventory_is_a_table(client: duramen.Client, table: Read, stream_name: str) -> None:

@@ -1,6 +1,6 @@
 """Exports of queue spaces and of the inventory: opened with the present state, and read page by page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,9 +21,15 @@ def inventory_stream(broker: Broker) -> Stream | None:
     return broker.streams.find(INVENTORY_STREAM)
 
 
-def open_export(broker: Broker, stream: Stream, done: Callable[[str | DuramenError], None]) -> None:
-    """`done` gets the name of an export that has all that was acknowledged in any shard of a stream before."""
-    left, over = len(stream.partitions), False
+def open_export(
+    broker: Broker, stream: Stream, done: Callable[[str | DuramenError], None], shards: Sequence[int] | None = None
+) -> None:
+    """`done` gets the name of an export that has all that was acknowledged in these shards of a stream before.
+
+    None: in all of them. This node leads them.
+    """
+    partitions = stream.partitions if shards is None else [stream.partition(shard) for shard in shards]
+    left, over = len(partitions), False
 
     def read(answer: object) -> None:
         nonlocal left, over
@@ -37,7 +43,7 @@ def open_export(broker: Broker, stream: Stream, done: Callable[[str | DuramenErr
             over = True
             broker.exports.open(done)
 
-    for partition in stream.partitions:
+    for partition in partitions:
         ask = partial(
             broker.coordinators.read, stream.name, partition.index, lambda _shard, _rows: None,
             at_least=partition.log.high_watermark,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from duramen.base.errors import DuramenError
+from duramen.base.ids import Position as LogPosition
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.partition import LATEST
 from duramen.rpc.errors import Refused
@@ -23,7 +24,9 @@ __all__ = [
     "FIND_TOPIC_NAMES",
     "KNOW_TOPIC",
     "MOST_BATCHES",
+    "OPEN_EXPORT",
     "READ",
+    "READ_EXPORT",
     "READ_QUEUES",
     "SHOW_GROUP",
     "SNAPSHOT",
@@ -35,6 +38,8 @@ __all__ = [
     "Bytes",
     "Delete",
     "DeleteRecordsResponse",
+    "ExportOpened",
+    "ExportPage",
     "FindLags",
     "FindTopicNames",
     "KnowTopic",
@@ -42,7 +47,9 @@ __all__ = [
     "Manage",
     "Managed",
     "QueueOffset",
+    "OpenExport",
     "Read",
+    "ReadExport",
     "Request",
     "TopicKnown",
     "TopicNamesFound",
@@ -57,6 +64,8 @@ MOST_BATCHES: Final = 10_000
 
 _INT64_MAX: Final = (1 << 63) - 1
 _LONGEST_WAIT_MS: Final = 60_000
+_MOST_SHARDS: Final = 10_000
+_LARGEST_PAGE_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 1 << 20  # and one batch in any case
 
 _Id = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -132,6 +141,38 @@ class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
     stream_id: _Id
     partition: _Index
     wish: bytes
+
+
+class OpenExport(msgspec.Struct, frozen=True, array_like=True):
+    """The leader of the first of these shards is to keep rows as they are, of all of them that it leads."""
+
+    stream_id: _Id
+    shards: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=_MOST_SHARDS)]
+
+
+class ExportOpened(msgspec.Struct, frozen=True, array_like=True):
+    """The export of a node, which its name begins with, and how far it has each shard."""
+
+    export: str
+    positions: list[tuple[_Index, LogPosition]]
+
+
+class ReadExport(msgspec.Struct, frozen=True, array_like=True):
+    """The node that has an export is to read runs of a shard, of queues in a range of hashes."""
+
+    stream_id: _Id
+    partition: _Index
+    export: str
+    first: bytes
+    end: bytes
+    after: bytes
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PAGE_BYTES)]
+
+
+class ExportPage(msgspec.Struct, frozen=True, array_like=True):
+    """A page of runs."""
+
+    content: bytes
 
 
 class FindTopicNames(msgspec.Struct, frozen=True, array_like=True):
@@ -230,6 +271,9 @@ READ_QUEUES: Final = Method("read-queues", AskQueues, Managed, idempotent=True, 
 CHANGE_QUEUES: Final = Method("change-queues", AskQueues, Managed, idempotent=False, deadline_ms=_LONGEST_WAIT_MS)
 KNOW_TOPIC: Final = Method("know-topic", KnowTopic, TopicKnown, idempotent=True)
 SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, deadline_ms=2 * _LONGEST_WAIT_MS)
+
+OPEN_EXPORT: Final = Method("open-export", OpenExport, ExportOpened, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
+READ_EXPORT: Final = Method("read-export", ReadExport, ExportPage, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
 
 FIND_TOPIC_NAMES: Final = Method("find-topic-names", FindTopicNames, TopicNamesFound, idempotent=True)
 FIND_LAGS: Final = Method("find-lags", FindLags, LagsFound, idempotent=True)

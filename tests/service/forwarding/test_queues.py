@@ -4,16 +4,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pytest
 from tests.service.forwarding.world import World
 
-from duramen.base.errors import DuramenError, QueueEntryGone, QueueLeaseExpired
+from duramen.base.errors import DuramenError, ExportExpired, NotCoordinator, QueueEntryGone, QueueLeaseExpired
 from duramen.broker.streams import Stream
+from duramen.codec.exports import read_runs_page
 from duramen.codec.partitioner import partition_of
 from duramen.metadata.decisions import Definition
 from duramen.queues.leases import Leased, LeasedEntry
 from duramen.queues.machine import Empty
 from duramen.queues.operations import NewEntry
 from duramen.queues.reading import Counted
+from duramen.queues.runs import Run
+from duramen.service.forwarding.exports import ExportedShard, RunsRange
 from duramen.service.led_queues import LedQueues, Refused
 from duramen.service.queue_leases import LeasePoll, LeaseRequest
 from duramen.service.queues import QueueRequests, queue_of, space_of
@@ -183,3 +187,76 @@ def test_what_one_leader_has_trimmed_comes_back_at_no_other() -> None:
     world.elect(world.place(SPACE, 0), 2)
     world.advance(1000)
     assert [one.entry.value for one in world.lease(1, [queue])] == [b"3"]
+
+
+def exported(world: Queues, node_id: int, shards: Sequence[ExportedShard]) -> dict[bytes, int]:
+    """How many entries each queue has in an export that is read through a node."""
+    found = dict[bytes, int]()
+    for shard, one in enumerate(shards):
+        after: bytes | None = b""
+        while after is not None:
+            wanted = RunsRange(b"", b"", after, 1)
+            ask = partial(world.nodes[node_id].exports.read, world.space(node_id), shard, one.export, wanted)
+            page = read_runs_page(world.answer(ask))
+            for name, count in zip(page.names, page.counts, strict=True):
+                found[name] = found.get(name, 0) + sum(len(Run(run).offsets) for run in page.runs[:count])
+            after = page.after
+    return found
+
+
+def test_an_export_is_opened_and_read_through_any_node() -> None:
+    world = Queues()
+    for number, name in enumerate(NAMES):
+        world.put(1 + number % 3, name, b"one", b"two")
+    for node_id in NODES:
+        opened = world.answer(partial(world.nodes[node_id].exports.open, world.space(node_id)))
+        assert [one.export.partition(".")[0] for one in opened] == ["1", "2", "3"]
+        for reader in NODES:
+            assert exported(world, reader, opened) == dict.fromkeys(NAMES, 2)
+
+
+def test_an_export_is_read_where_it_is_although_others_lead_meanwhile() -> None:
+    world = Queues()
+    for name in NAMES:
+        world.put(1, name, b"one")
+    opened = world.answer(lambda done: world.nodes[2].exports.open(world.space(2), done))
+    for shard in range(SHARDS):
+        world.elect(world.place(SPACE, shard), 1)
+    world.advance(1000)
+    world.put(2, NAMES[0], b"two")
+    assert exported(world, 3, opened) == dict.fromkeys(NAMES, 1)
+    again = world.answer(lambda done: world.nodes[3].exports.open(world.space(3), done))
+    assert {one.export.partition(".")[0] for one in again} == {"1"}
+    assert exported(world, 2, again) == {**dict.fromkeys(NAMES, 1), NAMES[0]: 2}
+
+
+def test_a_shard_whose_leader_changes_while_an_export_is_opened_is_asked_for_again() -> None:
+    world = Queues()
+    opened = CallbackResult[Any]()
+    world.nodes[1].exports.open(world.space(1), opened)
+    world.settle()
+    world.elect(world.place(SPACE, 2), 2)
+    world.deliver_all(2_000)
+    assert [one.export.partition(".")[0] for one in opened.value] == ["1", "2", "2"]
+
+
+def test_an_export_that_nobody_has_is_expired() -> None:
+    world, wanted = Queues(), RunsRange(b"", b"", b"", 1)
+    for export in ("", "x", "1", "1.", "2.gone", "1234567890.x", "-1.x", "٣.x"):
+        for shard in (0, 5):
+            with pytest.raises(ExportExpired):
+                world.answer(partial(world.nodes[1].exports.read, world.space(1), shard, export, wanted))
+
+
+def test_a_node_that_has_an_export_and_does_not_answer_is_asked_again() -> None:
+    world, wanted = Queues(), RunsRange(b"", b"", b"", 1)
+    opened = world.answer(partial(world.nodes[1].exports.open, world.space(1)))
+    answer = CallbackResult[bytes]()
+    world.nodes[1].exports.read(world.space(1), 2, opened[2].export, wanted, answer)
+    world.lose()
+    assert isinstance(answer.error, NotCoordinator)
+    world.closed.add((1, 3))
+    with pytest.raises(NotCoordinator):
+        world.answer(partial(world.nodes[1].exports.read, world.space(1), 2, opened[2].export, wanted))
+    world.closed.clear()
+    assert exported(world, 1, opened) == {}

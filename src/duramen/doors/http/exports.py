@@ -1,6 +1,7 @@
 """Exports: queue spaces and the inventory as they were at one moment, read whole and in parallel, as Spark does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from duramen.base import errors
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
-from duramen.codec.exports import encode_runs_page, encode_topics_page
+from duramen.codec.exports import encode_topics_page
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.runtime.exports import EXPORT_MS
 from duramen.doors.http.completions import call_back
@@ -26,10 +27,10 @@ from duramen.doors.http.types.exports import (
 )
 from duramen.inventory.exporting import directory_export, next_sequence, topics_page
 from duramen.inventory.ids import TopicKey, topic_id
-from duramen.queues.exporting import runs_page
 from duramen.queues.positions import position_text
 from duramen.service.authorize import Operation
 from duramen.service.exports import inventory_stream, open_export, read_export
+from duramen.service.forwarding.exports import ExportedShard, RunsRange
 
 __all__ = ["ROUTES"]
 
@@ -53,9 +54,13 @@ def _position(call: Call, export: str, stream: Stream, shard: int) -> str:
     return position_text(call.broker.exports.position(export, stream.partition(shard).log))
 
 
-async def _read(call: Call, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T]) -> T:
+def _check_shard(stream: Stream, shard: int) -> None:
     if shard >= len(stream.partitions):
         raise RequestInvalid(f"there is no shard {shard}: there are {len(stream.partitions)}")
+
+
+async def _read(call: Call, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T]) -> T:
+    _check_shard(stream, shard)
     return await call_back(lambda done: read_export(call.broker, stream, shard, export, job, done))
 
 
@@ -71,18 +76,20 @@ def _hash(text: str) -> bytes:
 
 async def _open_space(call: Call) -> ExportInfo:
     stream = space(call)
-    export = await _opened(call, stream)
-    shards = [ExportShard(shard, _position(call, export, stream, shard)) for shard in range(stream.shards)]
-    return _info(call, export, shards)
+    found: Sequence[ExportedShard] = await call_back(lambda done: call.forwarding.exports.open(stream, done))
+    call.status = 201
+    shards = [
+        ExportShard(shard, position_text(one.position), export=one.export) for shard, one in enumerate(found)
+    ]  # fmt: skip
+    return _info(call, found[0].export, shards)
 
 
 async def _runs(call: Call, query: RunsQuery) -> Response:
-    first, end, after = map(_hash, (query.first, query.end, query.after))
-
-    def read(rows: StateRows) -> bytes:
-        return encode_runs_page(runs_page(rows, first, end, after, query.max_bytes))
-
-    return Response(await _read(call, space(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
+    stream = space(call)
+    _check_shard(stream, query.shard)
+    wanted = RunsRange(_hash(query.first), _hash(query.end), _hash(query.after), query.max_bytes)
+    read = partial(call.forwarding.exports.read, stream, query.shard, call.path["export"], wanted)
+    return Response(await call_back(read), 200, media_type=_PAGE)
 
 
 # -- the inventory ----------------------------------------------------------------------------------
@@ -134,7 +141,7 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/exports/{export}/runs", _runs, on_topic(Operation.READ),
-        "A page of the entries of a shard", (errors.QueueSpaceNotFound, *_READING),
+        "A page of the entries of a shard", (errors.QueueSpaceNotFound, errors.NotCoordinator, *_READING),
     ),
     HttpRoute(
         "POST", "/v1/inventory/exports", _open_inventory, _SHOWN,

@@ -25,6 +25,7 @@ from duramen.service.forwarded_requests import (
 )
 from duramen.service.forwarding.appends import Delivery, PartitionBatch
 from duramen.service.forwarding.client import Errand, asking
+from duramen.service.forwarding.exports import RoutedExports
 from duramen.service.forwarding.handlers import ForwardedRequestHandlers
 from duramen.service.forwarding.local import LocalSlice
 from duramen.service.forwarding.memory import Room
@@ -71,6 +72,8 @@ class Forwarding:
         routed = RoutedShards(local, self._ask)
         self.queues = QueueRequests(local if broker.alone else routed)
         """The queues of spaces."""
+        self.exports = RoutedExports(self._ways, self._ask)
+        """All queues of a space as they were at one moment."""
         if isinstance(broker.inventory, ClusterInventory):
             broker.inventory.delete_records_by(partial(drop_records, broker.streams, routed.submit))
             broker.inventory.tell_records_by(partial(own_records, broker.streams, routed.submit))

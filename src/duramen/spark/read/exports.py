@@ -134,10 +134,11 @@ class QueuesReader(_ExportReader):
         """A shard, or a range of hashes of one, for each task. Raises QueueSpaceNotFound, ServerUnreachable …"""
         path = path_of("spaces", self._space) + "/exports"
         found = self._node.open(path)
-        pages = f"{path}/{quote(found['export'], safe='')}/runs"
-        shards = [one["shard"] for one in found["shards"]]
-        ranges = _hash_ranges(-(-self._at_least // len(shards)))
-        return [ExportPartition(pages, shard, *one, found["taken_at_ms"]) for shard in shards for one in ranges]
+        ranges, parts = _hash_ranges(-(-self._at_least // len(found["shards"]))), list[InputPartition]()
+        for shard in found["shards"]:
+            pages = f"{path}/{quote(shard['export'], safe='')}/runs"
+            parts += [ExportPartition(pages, shard["shard"], *one, found["taken_at_ms"]) for one in ranges]
+        return parts
 
     def _rows(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
         after: bytes | None = b""

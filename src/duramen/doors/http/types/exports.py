@@ -19,13 +19,15 @@ _LAST_SEQUENCE: Final = (1 << 40) - 1
 class ExportShard(msgspec.Struct):
     """How far an export has the log of a shard.
 
-    Of the inventory `sequences` are behind those of all topics of the shard, whose ids begin with `ids`.
+    Of a queue space `export` is that of the node that has the shard. Of the inventory `sequences` are behind those of
+    all topics of the shard, whose ids begin with `ids`.
     """
 
     shard: int
     position: str
     sequences: int | msgspec.UnsetType = msgspec.UNSET
     ids: str | msgspec.UnsetType = msgspec.UNSET
+    export: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ExportInfo(msgspec.Struct):
