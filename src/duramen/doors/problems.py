@@ -30,6 +30,7 @@ class Rewritten(msgspec.Struct):
 class Problem(msgspec.Struct):
     """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
 
+    `remedy` says what to do, where there is something to do.
     Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
     others were not. `rewritten` comes with `history-rewritten`.
     """
@@ -39,6 +40,7 @@ class Problem(msgspec.Struct):
     status: int
     detail: str
     instance: str
+    remedy: str | msgspec.UnsetType = msgspec.UNSET
     stored: list[Stored] | msgspec.UnsetType = msgspec.UNSET
     unknown: list[int] | msgspec.UnsetType = msgspec.UNSET
     rewritten: Rewritten | msgspec.UnsetType = msgspec.UNSET
@@ -145,6 +147,8 @@ def status_of(error: type[DuramenError]) -> int:
 def problem_of(error: DuramenError, instance: str) -> Problem:
     """`error` as a document; `instance` is the path that was asked for."""
     problem = Problem(error.id, error.id.replace("-", " "), status_of(type(error)), str(error), instance)
+    if error.remedy:
+        problem.remedy = error.remedy
     if isinstance(error, errors.QueueHistoryRewritten):
         problem.rewritten = Rewritten(error.start, error.by, error.reason)
     return problem

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from tests.service.forwarding.world import World
 
-from duramen.base.errors import DuramenError, ExportExpired, NotCoordinator, QueueEntryGone, QueueLeaseExpired
+from duramen.base.errors import (
+    DuramenError,
+    ExportExpired,
+    NotCoordinator,
+    NotLeader,
+    QueueEntryGone,
+    QueueLeaseExpired,
+)
 from duramen.broker.streams import Stream
 from duramen.codec.exports import read_runs_page
 from duramen.codec.partitioner import partition_of
@@ -20,7 +27,7 @@ from duramen.queues.runs import Run
 from duramen.service.forwarding.exports import ExportedShard, RunsRange
 from duramen.service.led_queues import LedQueues, Refused
 from duramen.service.queue_leases import LeasePoll, LeaseRequest
-from duramen.service.queues import QueueRequests, queue_of, space_of
+from duramen.service.queues import Enqueued, QueueRequests, Read, ReadLimits, queue_of, space_of
 from duramen.sim.broker import CallbackResult
 
 SPACE = "mail"
@@ -260,3 +267,41 @@ def test_a_node_that_has_an_export_and_does_not_answer_is_asked_again() -> None:
         world.answer(partial(world.nodes[1].exports.read, world.space(1), 2, opened[2].export, wanted))
     world.closed.clear()
     assert exported(world, 1, opened) == {}
+
+
+def test_a_shard_without_a_leader_is_refused_in_time_with_what_to_do() -> None:
+    world, here = Queues(), 1
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 1)
+    world.put(here, queue, b"one")
+    (leased,) = world.lease(here, [queue])
+    world.elect(world.place(SPACE, 1), None)
+    world.advance(1000)
+    space, requests, led = world.space(here), world.requests(here), world.led(here)
+    named, limits = queue_of(space, queue), ReadLimits(10, 1 << 20, 0)
+    entries = [(queue, LeasedEntry(leased.entry.position, leased.lease))]
+    asked: dict[str, Callable[[CallbackResult[Any]], object]] = {
+        "enqueue": partial(requests.enqueue, space, [(queue, NewEntry(b"two"))]),
+        "purge": partial(requests.submit, space, named, Empty(named, "purge")),
+        "retrieve": partial(requests.retrieve, space, [Read(queue, "start")], limits),
+        "lease": lambda done: LeasePoll(
+            world.broker(here), requests, space, LeaseRequest([queue], 1, 1_000), 0, done
+        ).begin(),
+        "ack": partial(led.acknowledge, space, entries),
+        "extend": partial(led.extend, space, entries, 1_000),
+        "names": partial(led.names, space, b"", (1, b""), 10),
+        "count": partial(led.count, space, queue),
+        "export": partial(world.nodes[here].exports.open, space),
+    }  # fmt: skip
+    answers = {name: CallbackResult[Any]() for name in asked}
+    for name, ask in asked.items():
+        ask(answers[name])
+    world.deliver_all(11_000)
+    for name, answer in answers.items():
+        assert answer.there, name
+        (found,) = answer.calls[0]
+        if isinstance(found, Enqueued):
+            found = found.error
+        if isinstance(found, dict):
+            (found,) = found.values()
+        assert isinstance(found, NotLeader), name
+        assert str(found).endswith(("retry", "ask again")), name

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
+from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, RequestInvalid
 from duramen.base.ids import Position
 from duramen.broker.streams import Stream
 from duramen.codec.jsonbytes import json_of, wish_bytes, wish_headers
@@ -42,7 +42,7 @@ from duramen.doors.queues.types import (
     VersionsInfo,
 )
 from duramen.queues.leases import Leased, LeasedEntry, lease_text, parse_lease
-from duramen.queues.machine import Delete, Edit, Empty, QueueCommand, Replace
+from duramen.queues.machine import MOST_ENTRIES, Delete, Edit, Empty, QueueCommand, Replace
 from duramen.queues.names import check_name
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import parse_position, position_text
@@ -161,6 +161,7 @@ class QueueOperations:
 
     async def enqueue(self, wish: EnqueueWish) -> EntryPlaces:
         """Put entries into queues. Raises PartlyStored where some of them are there or may be."""
+        _check_count(wish.entries)
         names = [check_name(one.queue) for one in wish.entries]
         entries = list(zip(names, await _entries(wish.entries), strict=True))
         request = request_of(self._space, wish.request)
@@ -227,6 +228,7 @@ class QueueOperations:
 
     async def edit(self, wish: EditWish) -> VersionsInfo:
         """Give entries other values."""
+        _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         edits = [(parse_position(one.position), one.version, wish_bytes("value", one.value)) for one in wish.entries]
         first = await self._operate(Edit(queue, edits, request_of(self._space, wish.request)), queue.name)
@@ -234,12 +236,14 @@ class QueueOperations:
 
     async def delete(self, wish: DeleteWish) -> None:
         """Delete entries."""
+        _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         entries = [(parse_position(one.position), one.version) for one in wish.entries]
         await self._operate(Delete(queue, entries, request_of(self._space, wish.request)), queue.name)
 
     async def replace(self, wish: ReplaceWish) -> EntryPlaces:
         """Take back what is in a queue from a position on, and put other entries there."""
+        _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         new, request = await _entries(wish.entries), request_of(self._space, wish.request)
         command = Replace(queue, _where(wish.start), new, wish.by, wish.reason, request)
@@ -333,7 +337,13 @@ class QueueOperations:
         )  # fmt: skip
 
 
+def _check_count(entries: Sequence[object]) -> None:
+    if len(entries) > MOST_ENTRIES:
+        raise QueueBatchTooLarge(f"it has {len(entries)} entries; a request has {MOST_ENTRIES} at most")
+
+
 def _leased(places: Sequence[LeasedPlace]) -> list[tuple[bytes, LeasedEntry]]:
+    _check_count(places)
     return [
         (check_name(one.queue), LeasedEntry(parse_position(one.position), parse_lease(one.lease))) for one in places
     ]

@@ -49,6 +49,9 @@ _LONGEST_WAIT_MS: Final = 30_000
 LARGEST_PAGE_BYTES: Final = 1024 * 1024
 _LONGEST_REQUEST_ID: Final = 128
 
+_AT_MOST: Final = {"maxItems": MOST_ENTRIES}
+"""Not checked while it is decoded: there is an error for that."""
+
 _Wait = Annotated[
     int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for the first entry where there is none")
 ]
@@ -94,7 +97,7 @@ class QueuedEntryWish(NewEntryWish, kw_only=True, forbid_unknown_fields=True):
 class EnqueueWish(msgspec.Struct, forbid_unknown_fields=True):
     """Entries for queues: those of a shard are put in all together or not at all."""
 
-    entries: Annotated[list[QueuedEntryWish], Meta(min_length=1, max_length=MOST_ENTRIES)]
+    entries: Annotated[list[QueuedEntryWish], Meta(min_length=1, extra_json_schema=_AT_MOST)]
     request: _RequestId = ""
 
 
@@ -179,7 +182,7 @@ class EditWish(msgspec.Struct, forbid_unknown_fields=True):
     """Entries of a queue to edit: all of them or none."""
 
     queue: str
-    entries: Annotated[list[EntryEdit], Meta(min_length=1, max_length=MOST_ENTRIES)]
+    entries: Annotated[list[EntryEdit], Meta(min_length=1, extra_json_schema=_AT_MOST)]
     request: _RequestId = ""
 
 
@@ -200,7 +203,7 @@ class DeleteWish(msgspec.Struct, forbid_unknown_fields=True):
     """Entries of a queue to delete: all of them or none."""
 
     queue: str
-    entries: Annotated[list[EntryDeletion], Meta(min_length=1, max_length=MOST_ENTRIES)]
+    entries: Annotated[list[EntryDeletion], Meta(min_length=1, extra_json_schema=_AT_MOST)]
     request: _RequestId = ""
 
 
@@ -209,7 +212,7 @@ class ReplaceWish(msgspec.Struct, forbid_unknown_fields=True):
 
     queue: str
     start: _Start = msgspec.field(name="from")
-    entries: Annotated[list[NewEntryWish], Meta(max_length=MOST_ENTRIES)]
+    entries: Annotated[list[NewEntryWish], Meta(extra_json_schema=_AT_MOST)]
     by: Annotated[str, Meta(max_length=255)] = ""
     reason: Annotated[str, Meta(max_length=1000)] = ""
     request: _RequestId = ""
@@ -247,7 +250,7 @@ class LeasedPlace(msgspec.Struct, forbid_unknown_fields=True):
     lease: str
 
 
-_Leased = Annotated[list[LeasedPlace], Meta(min_length=1, max_length=MOST_ENTRIES)]
+_Leased = Annotated[list[LeasedPlace], Meta(min_length=1, extra_json_schema=_AT_MOST)]
 
 
 class AckWish(msgspec.Struct, forbid_unknown_fields=True):

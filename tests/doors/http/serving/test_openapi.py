@@ -113,7 +113,7 @@ def test_summaries_are_of_one_form(route: Any) -> None:
 def test_a_problem_is_as_it_is_described(described: dict[str, Any], ask: Ask) -> None:
     problem = ask("GET", "/v1/streams/nope/records")[1]
     schema = described["components"]["schemas"]["Problem"]
-    assert problem.keys() == set(schema["required"])
+    assert problem.keys() == {*schema["required"], "remedy"}
     assert problem["instance"] == "/v1/streams/nope/records"
     answer = described["paths"]["/v1/streams/{name}/records"]["get"]["responses"]["404"]
     _, named = answer["content"]["application/problem+json"]["schema"]["allOf"]
