@@ -85,7 +85,6 @@ class NodeWorld:
         self._open_segments = chance.choice((1, 3, 64))
         self._chance = chance
         self._way = random.Random(f"{seed}/way")
-        self._stopping = False
         self._schedule = random.Random(f"{seed}/schedule")
         self.clock = VirtualClock()
         self.trace = Trace(self.clock, write)
@@ -97,7 +96,7 @@ class NodeWorld:
         stages = [stage for stage in STAGES if self.keyed or stage != VIEW]
         self.faults = FaultPlan(random.Random(f"{seed}/faults"), self.profile, self.disk, self.trace, stages)
         self.checker = Checker()
-        clients = Clients(
+        self._clients = clients = Clients(
             random.Random(f"{seed}/workload"), random.Random(f"{seed}/refusals"), self.checker, self.faults, self.clock,
             self.trace, keyed=self.keyed,
         )  # fmt: skip
@@ -154,11 +153,10 @@ class NodeWorld:
 
     def _access(self, broker: Broker) -> NodeAccess:
         """How clients reach this process."""
-        self._stopping = False
         if self._way.random() < 0.5:
             return AtTheBroker(broker)
         self.trace("clients come through the Kafka door")
-        return AtTheDoor(broker, self.worker, self.clock, self._way, lambda: self._stopping)
+        return AtTheDoor(broker, self.worker, self.clock, self._way, lambda: self._clients.stopping)
 
     def _over(self, broker: Broker | None) -> None:
         """The process is not there any more; `broker` is None where it was stopped in good order, or never there."""
@@ -323,7 +321,7 @@ class NodeWorld:
 
     def _stop(self, broker: Broker) -> Broker | None:
         """Stop in good order; None where that went well."""
-        self._stopping = True
+        self._clients.stopping = True
         outcome: list[OSError | None] = []
         broker.stop(outcome.append)
         self._until(lambda: bool(outcome), "stop")

@@ -1,12 +1,14 @@
 """Bugs of light queues: what is answered, what operations make of the rows, who has a lease."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from tests.sim.planted import Bug, Original, Place
 
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
+from duramen.broker.streams import Stream
+from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.layout import EMPTY
 from duramen.coordinators.runtime.rows import RowStates
@@ -17,9 +19,13 @@ from duramen.queues.leases import Leased, LeaseWish, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.pending_rows import PendingRows
+from duramen.queues.requests import RequestId
+from duramen.queues.retention import Retention, RetentionCounts
 from duramen.queues.rows import (
     Delivered,
+    DueEntry,
     Overlay,
+    QueueState,
     overlay_key,
     overlays,
     queue_end,
@@ -28,7 +34,8 @@ from duramen.queues.rows import (
     state_of,
     state_value,
 )
-from duramen.queues.runs import Run
+from duramen.queues.runs import QueueEntry, Run
+from duramen.service import queue_leases
 from duramen.storage.log.log import Log
 
 __all__ = ["QUEUE_BUGS"]
@@ -126,6 +133,92 @@ def _show_at_once(right: Original) -> Original:
     return delivered_of
 
 
+def _forget_delays(right: Original) -> Original:
+    def entry_times(record: DecodedRecord) -> tuple[int, int]:
+        _, expires_ms = right(record)
+        return 0, expires_ms
+
+    return entry_times
+
+
+def _keep_expired(right: Original) -> Original:
+    def entries_from(rows: StateRows, queue: bytes, state: QueueState, start: int) -> Iterator[QueueEntry]:
+        for entry in right(rows, queue, state, start):
+            yield entry._replace(expires_ms=0)
+
+    return entries_from
+
+
+def _never_expire(right: Original) -> Original:
+    def due_entries(rows: StateRows, since_ms: int, until_ms: int) -> Iterator[tuple[bytes, DueEntry]]:
+        for key, entry in right(rows, since_ms, until_ms):
+            yield key, entry._replace(expires=False)
+
+    return due_entries
+
+
+def _pass_over_delayed(right: Original) -> Original:
+    del right
+
+    def due(self: ShardLeases, queue: bytes, offset: int) -> None:
+        del self, queue, offset
+
+    return due
+
+
+def _forget_position(right: Original) -> Original:
+    def request_of(space: Stream, text: str) -> RequestId | None:
+        found: RequestId | None = right(space, text.rpartition("/")[0])
+        return found
+
+    return request_of
+
+
+def _uncount(right: Original) -> Original:
+    def nack_record(queue: bytes, at: Position, deliveries: int, visible_ms: int, now_ms: int) -> BatchInput:
+        record: BatchInput = right(queue, at, min(deliveries, 1), visible_ms, now_ms)
+        return record
+
+    return nack_record
+
+
+def _empty_what_was_there(right: Original) -> Original:
+    def _empty(self: Any, queue: bytes, offset: int, *, forget: bool) -> None:
+        new = {key: value for key, value in self._rows.changes.items() if key.startswith(b"r" + queue)}
+        right(self, queue, offset, forget=forget)
+        for key, value in new.items():
+            self._rows.put(key, value)
+        if new:
+            self._rows.put(state_key(queue), None)
+
+    return _empty
+
+
+def _keep_name(right: Original) -> Original:
+    def _empty(self: Any, queue: bytes, offset: int, *, forget: bool) -> None:
+        del forget
+        right(self, queue, offset, forget=False)
+
+    return _empty
+
+
+def _half_the_time(right: Original) -> Original:
+    def outdates(self: Retention, entry: QueueEntry, now_ms: int) -> bool:
+        found: bool = right(self._replace(ms=self.ms // 2), entry, now_ms)
+        return found
+
+    return outdates
+
+
+def _never_stale(right: Original) -> Original:
+    def written(self: RetentionCounts, keys: Collection[bytes]) -> None:
+        right(self, keys)
+        for count in self._counts.values():
+            count.stale = False
+
+    return written
+
+
 QUEUE_BUGS: Final = (
     Bug("queue-answered-early", "answered before committed", (Place(ActiveShard, "_append", _answer_appended),)),
     Bug(
@@ -154,6 +247,31 @@ QUEUE_BUGS: Final = (
         "queue-ack-lost",
         "ack of a lease of an older epoch lost",
         (Place(leases, "older_lease_counts", _refuse_older),),
+    ),
+    Bug("queue-shown-early", "a delayed entry shown before its time", (Place(changes, "entry_times", _forget_delays),)),
+    Bug(
+        "queue-expired-leased",
+        "an expired entry leased, and never deleted",
+        (Place(leases, "entries_from", _keep_expired), Place(changes, "due_entries", _never_expire)),
+    ),
+    Bug("queue-delayed-stuck", "a delayed entry never leased", (Place(ShardLeases, "due", _pass_over_delayed),)),
+    Bug(
+        "queue-dead-letter-lost",
+        "a dead letter taken for another one that was moved before, and lost",
+        (Place(queue_leases, "request_of", _forget_position),),
+    ),
+    Bug("queue-deliveries-lost", "deliveries not counted", (Place(leases, "nack_record", _uncount),)),
+    Bug(
+        "queue-purge-undone",
+        "a purge undone by a restart, which applies what came before it in the same step",
+        (Place(changes._Step, "_empty", _empty_what_was_there),),
+    ),
+    Bug("queue-dropped-listed", "a dropped queue still listed", (Place(changes._Step, "_empty", _keep_name),)),
+    Bug("queue-trimmed-young", "an entry trimmed that is young", (Place(Retention, "outdates", _half_the_time),)),
+    Bug(
+        "queue-trimmed-few",
+        "entries trimmed that are fewer than what is kept",
+        (Place(RetentionCounts, "written", _never_stale),),
     ),
     Bug(
         "queue-delay-lost", "given back for later, and leased at once", (Place(leases, "delivered_of", _show_at_once),)

@@ -1,67 +1,30 @@
-"""Clients of light queues: they add, edit, delete, replace, lease, acknowledge, repeat requests, and read."""
+"""Clients of light queues: they add, edit, delete, replace, purge and drop, repeat requests, lease and read."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal
 
-from duramen.base.errors import (
-    CoordinatorLoading,
-    DuramenError,
-    NodeStopping,
-    NotCoordinator,
-    OutcomeUnknown,
-    QueueEntryGone,
-    QueueHistoryRewritten,
-    QueueLeaseExpired,
-)
+from duramen.base.errors import DuramenError, QueueEntryGone
 from duramen.base.ids import Position
-from duramen.broker.streams import Stream
-from duramen.codec.exports import RunsPage
 from duramen.codec.partitioner import partition_of
-from duramen.codec.queue_entries import entry_fields
-from duramen.metadata.decisions import Definition
-from duramen.queues.exporting import runs_page
-from duramen.queues.leases import Leased, LeasedEntry
-from duramen.queues.machine import Delete, Edit, QueueCommand, Replace
+from duramen.queues.machine import Delete, Edit, Empty, QueueCommand, Replace
 from duramen.queues.operations import NewEntry
-from duramen.queues.positions import parse_position
-from duramen.queues.reading import Retrieved, RetrievedBatches, Where
-from duramen.queues.runs import Run, entry_of
-from duramen.service.broker import Broker
-from duramen.service.exports import open_export, read_export
-from duramen.service.led_queues import LedQueues
-from duramen.service.queue_leases import LeasePoll, LeaseRequest
-from duramen.service.queues import Enqueued, LocalShards, QueueRequests, Read, ReadLimits, queue_of, request_of
-from duramen.sim.checkers.queues import Fate, ModelEntries, ModelEntry, QueueModel, Unsure, identity
+from duramen.service.queues import Enqueued, queue_of, request_of
+from duramen.sim.checkers.queues import Fate, ModelEntries, ModelEntry, ModelTimes, QueueModel, Unsure, identity
+from duramen.sim.clients.queue_leases import QueueLeases
+from duramen.sim.clients.queue_reads import QueueReads
+from duramen.sim.clients.queue_space import SHARDS, Answer, Said, SimulatedSpace
 from duramen.sim.clients.shared import Clients
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["SimulatedQueues"]
 
-_SPACE: Final = "__queues"
-_SHARDS: Final = 2
-_CONFIG: Final = {"kind": "queues", "durability": "sync", "segment.bytes": "4096", "queue.log.retention.ms": "0"}
-_QUEUES: Final = 6
-_MOST: Final = 1 << 20
 _KNOWN_MS: Final = 5 * 60_000
 """For so long a request is said again."""
-_PATIENCE: Final = 20
-"""So many reads may find their shards loading, each for some seconds, where nothing fails."""
-_LEASES_MS: Final = (200, 2_000, 60_000)
-_DELAYS_MS: Final = (0, 500, 60_000)
-
-_Answer = Position | DuramenError
-
-
-class _Said(NamedTuple):
-    """A request with an id: how it is said, whether it was done, what it was answered with, and when it came first."""
-
-    say: Callable[[Callable[[_Answer], None]], None]
-    fate: Fate
-    answer: Position | None
-    at_ms: int
+_DELAYS_MS: Final = (0, 0, 0, 0, 300, 5_000, 600_000)
+_TTLS_MS: Final = (0, 0, 0, 0, 300, 5_000, 600_000)
+_READS_DEAD: Final = 0.1
 
 
 class SimulatedQueues:
@@ -70,66 +33,50 @@ class SimulatedQueues:
     def __init__(self, clients: Clients, chance: random.Random) -> None:
         self._clients = clients
         self._chance = chance
-        self._models = [QueueModel(b"queue-%d" % number) for number in range(_QUEUES)]
-        self._said: dict[bytes, _Said] = {}  # the newest request with an id, by queue
+        self._space = SimulatedSpace(clients, chance)
+        self._reads = reads = QueueReads(self._space)
+        leases = QueueLeases(self._space)
         self._values = 0
         self._requests = 0
         self._made = False
+        steps: tuple[tuple[Callable[[QueueModel], None], int], ...] = (
+            (self._enqueue, 30), (self._enqueue_several, 8), (self._edit, 20), (self._delete, 12), (self._replace, 6),
+            (self._purge, 2), (self._drop, 2), (leases.lease, 16), (leases.acknowledge, 14), (leases.release, 8),
+            (reads.read, 14), (reads.read_on, 8), (reads.touch_what_is_gone, 4), (reads.export, 4), (reads.count, 3),
+            (reads.names, 2),
+        )  # fmt: skip
+        self._steps, self._weights = [step for step, _ in steps], [weight for _, weight in steps]
 
     def begin(self, *, everything: bool) -> None:
         """A process has started: whoever waited for an answer gets none. `everything` is read at once."""
-        self._ready, self._everything, self._again = False, everything, 0
-        for model in self._models:
-            model.busy = False
-        if everything and self._made:
-            for model in self._models:
-                self._read(model)
+        self._ready = False
+        self._space.begin()
+        self._reads.begin(everything=everything and self._made)
 
     def act(self) -> None:
         """The next step of one of them."""
-        clients, chance = self._clients, self._chance
+        clients, chance, space = self._clients, self._chance, self._space
         if not self._ready:
-            self._create()
+            space.create(self._created)
             return
-        idle = [model for model in self._models if not model.busy]
+        if space.dead.deliveries and chance.random() < _READS_DEAD:
+            self._reads.read_dead()
+        idle = [model for model in space.models if not model.busy]
         if not idle:
             return
         model = chance.choice(idle)
-        said = self._said.get(model.name)
-        again = said is not None and said.fate.done is not False and clients.clock.wall_ms() - said.at_ms < _KNOWN_MS
+        said = space.said.get(model.name)
+        again = said is not None and said.fate.done is not False and said.fate.is_open
+        again = again and said is not None and clients.clock.wall_ms() - said.at_ms < _KNOWN_MS
         if said is not None and again and chance.random() < (0.6 if model.unsure else 0.1):
             self._say_again(model, said)
         elif model.unsure is not None:
-            self._read(model)
+            self._reads.read(model)
         else:
-            steps: Sequence[tuple[Callable[[QueueModel], None], int]] = (
-                (self._enqueue, 30), (self._enqueue_several, 8), (self._edit, 20), (self._delete, 12),
-                (self._replace, 6), (self._lease, 14), (self._ack, 14), (self._nack, 6), (self._read, 14),
-                (self._read_on, 8), (self._touch_what_is_gone, 4), (self._export, 4),
-            )  # fmt: skip
-            chance.choices([step for step, _ in steps], [weight for _, weight in steps])[0](model)
+            chance.choices(self._steps, self._weights)[0](model)
 
-    # -- the space ------------------------------------------------------------------------------------
-
-    def _create(self) -> None:
-        clients = self._clients
-
-        def created(error: DuramenError | None) -> None:
-            if error is None:
-                self._ready = self._made = True
-            else:
-                clients.may_fail("making the queue space", error)
-
-        definition = Definition(_SPACE, _SHARDS, _CONFIG, internal=True)
-        clients.broker.create_stream(definition, clients.answer(created), idempotent=True)
-
-    @property
-    def _space(self) -> Stream:
-        return self._clients.broker.streams.get(_SPACE)
-
-    @property
-    def _queues(self) -> QueueRequests:
-        return QueueRequests(LocalShards(self._clients.broker))
+    def _created(self) -> None:
+        self._ready = self._made = True
 
     # -- operations -----------------------------------------------------------------------------------
 
@@ -148,331 +95,155 @@ class SimulatedQueues:
         return f"request {self._requests}"
 
     def _do(
-        self, models: Sequence[QueueModel], what: str, say: Callable[[Callable[[_Answer], None]], None],
+        self, models: Sequence[QueueModel], what: str, say: Callable[[Callable[[Answer], None]], None],
         afters: Sequence[Callable[[ModelEntries, Position], ModelEntries]], *, known: bool,
-        done: Callable[[ModelEntries], None] = lambda _: None,
+        done: Callable[[ModelEntries | None], None] = lambda _: None, touches: Sequence[Position] = (),
     ) -> None:  # fmt: skip
-        """Say a request about queues; it has an id where it is `known` again."""
-        clients, fate = self._clients, Fate()
+        """Say a request about queues; it has an id where it is `known` again. Entries that it `touches` may be gone."""
+        clients, space, fate = self._clients, self._space, Fate()
         clients.trace("%s: %s", " ".join(map(str, models)), what)
         for model, after in zip(models, afters, strict=True):
             model.busy = True
-            model.unsure = Unsure(what, after, fate, done, clients.checker.boot)
-            self._said.pop(model.name, None)
+            model.ask(Unsure(what, after, fate, done, clients.checker.boot))
+            space.said.pop(model.name, None)
             if known and len(models) == 1:
-                self._said[model.name] = _Said(say, fate, None, clients.clock.wall_ms())
+                space.said[model.name] = Said(say, fate, None, space.now_ms, tuple(touches))
 
-        def answered(answer: _Answer) -> None:
+        def answered(answer: Answer) -> None:
             clients.trace("%s: %s: %s", " ".join(map(str, models)), what, answer)
             for model in models:
                 model.busy = False
             if isinstance(answer, DuramenError):
-                self._explained(what, answer)
+                self._refused(models[0], what, answer, touches)
                 return
             for model in models:
-                model.resolved(answer)
+                model.resolved(answer, space.now_ms)
             if known and len(models) == 1:
-                self._said[models[0].name] = self._said[models[0].name]._replace(answer=answer)
+                space.said[models[0].name] = space.said[models[0].name]._replace(answer=answer)
             if self._chance.random() < 0.3:
-                self._read(models[0])
+                self._reads.read(models[0])
 
         say(clients.answer(answered))
+
+    def _refused(self, model: QueueModel, what: str, error: DuramenError, touches: Sequence[Position]) -> None:
+        """A request was not done where an entry that it touches may be gone by itself."""
+        if isinstance(error, QueueEntryGone) and model.explains(touches, self._space.now_ms):
+            model.unsure = None
+            self._space.said.pop(model.name, None)
+        else:
+            self._space.explained(what, error)
 
     def _enqueue(self, model: QueueModel) -> None:
         self._put([model], [[self._value() for _ in range(self._chance.choice((1, 1, 2, 5)))]])
 
     def _enqueue_several(self, model: QueueModel) -> None:
         """Entries for queues of one shard: all of them, or none."""
-        shard = partition_of(model.name, _SHARDS)
-        free = [one for one in self._models if not one.busy and one.unsure is None]
-        some = [one for one in free if partition_of(one.name, _SHARDS) == shard][:3]
+        shard = partition_of(model.name, SHARDS)
+        free = [one for one in self._space.models if not one.busy and one.unsure is None]
+        some = [one for one in free if partition_of(one.name, SHARDS) == shard][:3]
         self._put(some, [[self._value() for _ in range(2)] for _ in some])
 
     def _put(self, models: Sequence[QueueModel], values: Sequence[Sequence[bytes]]) -> None:
-        entries = [(model.name, NewEntry(value)) for model, some in zip(models, values, strict=True) for value in some]
+        entries, space = list[tuple[bytes, NewEntry]](), self._space
+        for model, some in zip(models, values, strict=True):
+            for value in some:
+                delay_ms, ttl_ms = self._chance.choice(_DELAYS_MS), self._chance.choice(_TTLS_MS)
+                model.put([value], ModelTimes(space.now_ms, 0, delay_ms, ttl_ms))
+                entries.append((model.name, NewEntry(value, delay_ms=delay_ms, ttl_ms=ttl_ms)))
         request = self._request_id()
         firsts = [sum(map(len, values[:place])) for place in range(len(values))]
 
-        def say(done: Callable[[_Answer], None]) -> None:
+        def say(done: Callable[[Answer], None]) -> None:
             def stored(found: Enqueued) -> None:
                 (answer,) = found.answers.values()
                 done(answer)
 
-            self._queues.enqueue(self._space, entries, stored, request_of(self._space, request))
+            space.queues.enqueue(space.stream, entries, stored, request_of(space.stream, request))
 
         afters = [partial(_enqueued, some, first) for some, first in zip(values, firsts, strict=True)]
         self._do(models, f"enqueue {len(entries)}", say, afters, known=bool(request))
 
-    def _submit(self, command: QueueCommand, queue: bytes, done: Callable[[_Answer], None]) -> None:
-        self._queues.submit(self._space, queue_of(self._space, queue), command, done)
+    def _submit(self, command: QueueCommand, queue: bytes, done: Callable[[Answer], None]) -> None:
+        space = self._space.stream
+        self._space.queues.submit(space, queue_of(space, queue), command, done)
 
     def _on(self, model: QueueModel, make: Callable[..., QueueCommand], *more: Any) -> Callable[..., None]:
-        request = request_of(self._space, self._request_id())
+        space = self._space.stream
+        request = request_of(space, self._request_id())
         self._identified = request is not None
-        command = make(queue_of(self._space, model.name), *more, request=request)
+        command = make(queue_of(space, model.name), *more, request=request)
         return partial(self._submit, command, model.name)
+
+    def _some(self, model: QueueModel) -> Sequence[ModelEntry]:
+        return self._chance.sample(model.entries, min(len(model.entries), self._chance.choice((1, 1, 3))))
 
     def _edit(self, model: QueueModel) -> None:
         if model.entries:
-            chosen = self._chance.sample(model.entries, min(len(model.entries), self._chance.choice((1, 1, 3))))
+            chosen = self._some(model)
             edits = {one.at: self._edited(one) for one in chosen}
             wish = [(one.at, self._chance.choice((None, one.version)), edits[one.at]) for one in chosen]
             say = self._on(model, Edit, wish)
-            self._do([model], f"edit {len(wish)}", say, [partial(_edited, edits)], known=self._identified)
+            after = partial(_edited, edits)
+            self._do([model], f"edit {len(wish)}", say, [after], known=self._identified, touches=[*edits])
 
     def _delete(self, model: QueueModel) -> None:
         if model.entries:
-            chosen = self._chance.sample(model.entries, min(len(model.entries), self._chance.choice((1, 1, 3))))
-            say = self._on(model, Delete, [(one.at, None) for one in chosen])
-            after = partial(_without, {one.at for one in chosen})
-            self._do([model], f"delete {len(chosen)}", say, [after], known=self._identified)
+            chosen = [one.at for one in self._some(model)]
+            say = self._on(model, Delete, [(at, None) for at in chosen])
+            after = partial(_without, set(chosen))
+            self._do([model], f"delete {len(chosen)}", say, [after], known=self._identified, touches=chosen)
 
     def _replace(self, model: QueueModel) -> None:
-        if not model.entries:
+        lasting = model.lasting(self._space.now_ms)
+        if not lasting:
             return
-        start = self._chance.choice(model.entries).at
+        start = self._chance.choice(lasting).at
         values = [self._value() for _ in range(self._chance.choice((1, 3)))]
+        model.put(values, ModelTimes(self._space.now_ms))
         say = self._on(model, Replace, start, [NewEntry(value) for value in values], "a client", "because")
 
-        def done(entries: ModelEntries) -> None:
-            model.take_back(start, entries[-len(values)].at.offset - 1)
+        def done(entries: ModelEntries | None) -> None:
+            if entries is None:
+                model.taken = None
+            else:
+                model.take_back(start, entries[-len(values)].at.offset - 1)
 
         after = partial(_replaced, start, values)
         self._do([model], f"replace from {start}", say, [after], known=self._identified, done=done)
 
-    def _say_again(self, model: QueueModel, said: _Said) -> None:
+    def _purge(self, model: QueueModel) -> None:
+        self._empty(model, "purge")
+
+    def _drop(self, model: QueueModel) -> None:
+        self._empty(model, "drop")
+
+    def _empty(self, model: QueueModel, kind: Literal["purge", "drop"]) -> None:
+        def done(entries: ModelEntries | None) -> None:
+            if kind == "drop":
+                model.drop(known=entries is not None)
+
+        self._do([model], kind, self._on(model, Empty, kind), [_nothing], known=self._identified, done=done)
+
+    def _say_again(self, model: QueueModel, said: Said) -> None:
         """A request that has an id, once more: it is answered as the first time, and does nothing where it was done."""
-        clients = self._clients
+        clients, space = self._clients, self._space
         model.busy = True
         model.asked_again(clients.checker.boot)
         clients.trace("%s: a request again", model)
 
-        def answered(answer: _Answer) -> None:
+        def answered(answer: Answer) -> None:
             model.busy = False
             clients.trace("%s: a request again: %s", model, answer)
             if isinstance(answer, DuramenError):
-                self._explained("a request that is said again", answer)
+                self._refused(model, "a request that is said again", answer, said.touches)
             elif said.answer is not None and answer != said.answer:
                 raise BrokenPromise(f"{model}: a request was answered {said.answer}, and {answer} when it came again")
             elif model.unsure is not None:
-                model.resolved(answer)
-                self._said[model.name] = said._replace(answer=answer)
-            self._read(model)
+                model.resolved(answer, space.now_ms)
+                space.said[model.name] = said._replace(answer=answer)
+            self._reads.read(model)
 
         said.say(clients.answer(answered))
-
-    # -- leases ---------------------------------------------------------------------------------------
-
-    def _lease(self, model: QueueModel) -> None:
-        clients, lease_ms = self._clients, self._chance.choice(_LEASES_MS)
-        asked_ms = clients.clock.wall_ms()
-        model.busy = True
-
-        def answered(answer: list[Leased] | DuramenError) -> None:
-            model.busy = False
-            if isinstance(answer, DuramenError):
-                self._explained("a lease", answer)
-                return
-            for one in answer:
-                clients.trace("%s: %s is leased as %s", model, one.entry.position, one.lease)
-                entry = ModelEntry(one.entry.position, one.entry.version, one.entry.value or b"")
-                now_ms, sure = clients.clock.wall_ms(), not clients.faults.failed
-                model.lease(entry, one.lease, asked_ms + lease_ms, now_ms, clients.checker.boot, sure=sure)
-
-        request = LeaseRequest([model.name], self._chance.choice((1, 1, 3)), lease_ms)
-        LeasePoll(clients.broker, self._queues, self._space, request, 0, clients.answer(answered)).begin()
-
-    def _ack(self, model: QueueModel) -> None:
-        self._end_lease(model, None)
-
-    def _nack(self, model: QueueModel) -> None:
-        self._end_lease(model, self._chance.choice(_DELAYS_MS))
-
-    def _end_lease(self, model: QueueModel, release_ms: int | None) -> None:
-        """Acknowledge an entry, or give it back."""
-        if not model.held:
-            return
-        clients, at = self._clients, self._chance.choice(list(model.held))
-        held, what = model.held[at], "an ack" if release_ms is None else "a nack"
-        model.busy = True
-        if release_ms is None:
-            after = partial(_without, {at})
-            model.unsure = Unsure(what, after, Fate(), lambda _: None, clients.checker.boot)
-            self._said.pop(model.name, None)
-        clients.trace("%s: %s of %s", model, what, at)
-
-        def answered(refused: Mapping[int, DuramenError]) -> None:
-            model.busy = False
-            clients.trace("%s: %s of %s: %s", model, what, at, refused.get(0))
-            error = refused.get(0)
-            if error is None:
-                model.resolved(at)
-                if release_ms is not None:
-                    model.release(at, clients.clock.wall_ms() + release_ms if release_ms else 0)
-                return
-            now_ms, current = clients.clock.wall_ms(), held.boot == clients.checker.boot
-            if isinstance(error, QueueLeaseExpired):
-                model.unsure = None
-                lasts = current and held.until_ms > now_ms and not clients.faults.failed
-                if lasts or (release_ms is None and not current):
-                    raise BrokenPromise(f"{model}: {what} is refused with a lease that lasts: {error}")
-                model.held.pop(at, None)
-            else:
-                self._explained(what, error)
-                model.held.pop(at, None)
-                if release_ms is not None:
-                    model.not_before_ms.pop(at, None)
-
-        LedQueues(clients.broker, LocalShards(clients.broker)).acknowledge(
-            self._space, [(model.name, LeasedEntry(at, held.lease))], clients.answer(answered), None, release_ms
-        )
-
-    # -- reading --------------------------------------------------------------------------------------
-
-    def _read(self, model: QueueModel) -> None:
-        """All that is in a queue."""
-        if model.busy:
-            return
-
-        def found(entries: Sequence[ModelEntry] | DuramenError) -> None:
-            if not isinstance(entries, DuramenError):
-                model.check(entries, self._clients.checker.boot)
-            elif isinstance(entries, CoordinatorLoading) and self._everything and not self._clients.faults.failed:
-                self._again += 1
-                if self._again > _PATIENCE:
-                    raise BrokenPromise(f"{model} cannot be read: {entries}")
-                self._read(model)
-
-        self._retrieve(model, "start", found)
-
-    def _read_on(self, model: QueueModel) -> None:
-        """What is behind an entry that was there once."""
-        if not model.ever:
-            return
-        at = self._chance.choice(list(model.ever))
-
-        def found(entries: Sequence[ModelEntry] | DuramenError) -> None:
-            rewritten = isinstance(entries, QueueHistoryRewritten)
-            if rewritten != model.is_rewritten(at.offset) and not (isinstance(entries, DuramenError) and not rewritten):
-                raise BrokenPromise(f"{model}: from {at} on is {entries}, and {model.taken} was taken back")
-            expected = [one for one in model.entries if one.at.offset >= at.offset]
-            if not isinstance(entries, DuramenError) and list(entries) != expected:
-                raise BrokenPromise(f"{model}: from {at} on is {entries}, and {expected} is there")
-
-        self._retrieve(model, at, found)
-
-    def _retrieve(
-        self, model: QueueModel, where: Where, done: Callable[[Sequence[ModelEntry] | DuramenError], None]
-    ) -> None:
-        clients, batches = self._clients, self._chance.random() < 0.5
-        model.busy = True
-
-        def answered(answer: Mapping[bytes, Any]) -> None:
-            model.busy = False
-            found = answer[model.name]
-            if isinstance(found, DuramenError):
-                if not isinstance(found, QueueHistoryRewritten):
-                    self._explained("a read", found)
-                done(found)
-            else:
-                done(_entries(found))
-
-        limits = ReadLimits(_MOST, _MOST, 0)
-        self._queues.retrieve(
-            self._space, [Read(model.name, where)], limits, clients.answer(answered), batches=batches
-        )  # fmt: skip
-
-    def _touch_what_is_gone(self, model: QueueModel) -> None:
-        """An edit of an entry that was deleted, acknowledged or taken back changes nothing."""
-        there = {one.at for one in model.entries}
-        gone = [at for at in model.ever if at not in there]
-        if not gone:
-            return
-        clients, at = self._clients, self._chance.choice(gone)
-        model.busy = True
-
-        def answered(answer: _Answer) -> None:
-            model.busy = False
-            right = QueueHistoryRewritten if model.is_taken_back(at.offset) else QueueEntryGone
-            if not isinstance(answer, DuramenError):
-                raise BrokenPromise(f"{model}: the entry at {at} is gone, and was edited at {answer}")
-            if not isinstance(answer, right):
-                self._explained("an edit of what is gone", answer)
-
-        command = Edit(queue_of(self._space, model.name), [(at, None, b"gone:")])
-        self._submit(command, model.name, clients.answer(answered))
-
-    def _export(self, _: QueueModel) -> None:
-        """The whole space at once."""
-        clients, some = self._clients, [one for one in self._models if not one.busy and one.unsure is None]
-        for one in some:
-            one.busy = True
-
-        def ended(found: Mapping[bytes, Sequence[ModelEntry]] | DuramenError) -> None:
-            for one in some:
-                one.busy = False
-            if isinstance(found, DuramenError):
-                self._explained("an export", found)
-                return
-            for one in some:
-                one.check(found.get(one.name, ()), clients.checker.boot)
-
-        _export_of(clients.broker, self._space, clients.answer(ended))
-
-    # -- errors ---------------------------------------------------------------------------------------
-
-    def _explained(self, what: str, error: DuramenError) -> None:
-        """Raise BrokenPromise unless a fault, or the node's start or end, explains an error."""
-        self._clients.trace("%s: %s: %s", what, type(error).__name__, error)
-        if isinstance(error, CoordinatorLoading | NodeStopping | OutcomeUnknown):
-            return
-        if isinstance(error, NotCoordinator) and self._clients.faults.failed:
-            return
-        self._clients.may_fail(what, error)
-
-
-def _entries(found: Retrieved | RetrievedBatches) -> list[ModelEntry]:
-    if isinstance(found, Retrieved):
-        return [ModelEntry(one.position, one.version, one.value or b"") for one in found.entries]
-    fields = entry_fields(b"".join(found.batches))
-    rows = zip(fields.positions, fields.versions, fields.values, strict=True)
-    return [ModelEntry(parse_position(position), version, value or b"") for position, version, value in rows]
-
-
-def _export_of(
-    broker: Broker, space: Stream, done: Callable[[Mapping[bytes, Sequence[ModelEntry]] | DuramenError], None]
-) -> None:
-    """The entries of all queues as of one moment."""
-    pages = list[RunsPage | DuramenError]()
-
-    def read(page: RunsPage | DuramenError) -> None:
-        pages.append(page)
-        if len(pages) == _SHARDS:
-            error = next((one for one in pages if isinstance(one, DuramenError)), None)
-            done(error or dict(_exported([one for one in pages if isinstance(one, RunsPage)])))
-
-    def opened(export: str | DuramenError) -> None:
-        if isinstance(export, DuramenError):
-            done(export)
-            return
-        for shard in range(_SHARDS):
-            page = partial(runs_page, first=b"", end=b"", after=b"", max_bytes=_MOST)
-            read_export(broker, space, shard, export, page, read)
-
-    open_export(broker, space, opened)
-
-
-def _exported(pages: Sequence[RunsPage]) -> Iterator[tuple[bytes, list[ModelEntry]]]:
-    for page in pages:
-        runs = iter(page.runs)
-        for name, count in zip(page.names, page.counts, strict=True):
-            entries = list[ModelEntry]()
-            for run in map(Run, islice(runs, count)):
-                for offset, body in run.bodies():
-                    if body:
-                        one = entry_of(Position(run.leader_epoch, offset), body)
-                        entries.append(ModelEntry(one.position, one.version, one.value or b""))
-            yield name, entries
 
 
 def _enqueued(values: Sequence[bytes], first: int, entries: ModelEntries, at: Position) -> ModelEntries:
@@ -489,6 +260,10 @@ def _edited(edits: Mapping[Position, bytes], entries: ModelEntries, at: Position
 
 def _without(gone: set[Position], entries: ModelEntries, _: Position) -> ModelEntries:
     return tuple(one for one in entries if one.at not in gone)
+
+
+def _nothing(_entries: ModelEntries, _at: Position) -> ModelEntries:
+    return ()
 
 
 def _replaced(start: Position, values: Sequence[bytes], entries: ModelEntries, at: Position) -> ModelEntries:

@@ -41,6 +41,7 @@ class Clients:
         self.trace = trace
         self.small = chance.random() < 0.8  # whether all batches are
         self.in_flight = 0  # requests to this process that are not answered
+        self.stopping = False  # whether this process is about to end in good order
         self._numbers = 0
 
     def begin(self, broker: Broker, worker: SeededWorker, access: NodeAccess) -> None:
@@ -49,6 +50,7 @@ class Clients:
         self.worker = worker
         self.access = access
         self.in_flight = 0
+        self.stopping = False
 
     def number(self) -> int:
         """One that no other batch or commit has."""
