@@ -1,12 +1,15 @@
 """Policies on a cluster of three real nodes: set anywhere, in force everywhere, and who does not confirm is named."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.clients import CONFLUENT, Record, until
 
 import duramen
 from duramen.client.api.client import connect
+from duramen.codec.kafka.errors import ErrorCode
 from duramen.node.processes import NodeProcesses
 
 WAIT_S = 60.0
@@ -37,6 +40,45 @@ def test_a_policy_is_effective_once_every_node_confirms(tmp_path: Path) -> None:
         until(lambda: confirmed(one) == [1, 2, 3], WAIT_S)
         for client in clients:
             client.close()
+
+
+@pytest.mark.long
+def test_bytes_and_retention_are_bounded_whichever_node_leads(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = [connect(node.http) for node in nodes.nodes.values()]
+        one, two, three = (client.inventory for client in clients)
+        assert one.create_tenants(["shop"]).created == 1
+        until(lambda: two.create_namespaces("shop", ["prod", "test"]).created == 2, WAIT_S)
+        names = [f"topic-{number}" for number in range(6)]  # in all shards, most of them
+        until(lambda: not three.create_topics("shop/prod", names).failed, WAIT_S)
+        one.policies.set("shop", {"quota.bytes": 20_000}, wait_effective=True)
+
+        def stored(inventory: duramen.Inventory) -> int:
+            found = inventory.policies.describe("shop/prod").quotas
+            return sum(one.used for one in found if one.policy == "quota.bytes")
+
+        for name in names:
+            CONFLUENT.produce(nodes.bootstrap_servers, f"shop.prod.{name}", [Record(bytes(3_000), None)])
+        for inventory in (one, two, three):
+            assert 18_000 < stored(inventory) < 19_000
+        until(lambda: refused(nodes.bootstrap_servers, "shop.prod.topic-0"), WAIT_S)
+        two.move_topic("shop/prod/topic-0", "shop/test/topic-0")
+        three.policies.set("shop/test/topic-0", {"retention.ms": -1, "retention.records": -1})
+        two.policies.set("shop", {"retention.records": 0, "retention.ms": 1_000})
+        until(lambda: stored(three) == 3_000 + 33, WAIT_S)  # of the tenant: but one topic keeps what it has
+        assert not refused(nodes.bootstrap_servers, "shop.prod.topic-1")
+        for client in clients:
+            client.close()
+
+
+def refused(servers: str, topic: str) -> bool:
+    """Whether a topic takes no record because of a quota."""
+    errors = list[Any]()
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(topic, bytes(3_000), on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors[0] is None or errors[0].code() == ErrorCode.POLICY_VIOLATION
+    return errors[0] is not None
 
 
 def unconfirmed(inventory: duramen.Inventory) -> str:
