@@ -193,7 +193,7 @@ class _Step:
         """What becomes of the rows."""
         self._flush_all()
         remember(self._rows, self._requests)
-        account(self._rows, self._before, self._new, self._said)
+        account(self._rows, self._before, position_of(self._before).offset, self._new, self._said)
         self._rows.put(POSITION_KEY, position_value(Position(max(0, self._epoch), next_offset)))
         return self._rows.changes
 

@@ -18,7 +18,8 @@ from duramen.base.ports import StateRows
 from duramen.queues.names import HASH_BYTES
 from duramen.queues.pending_rows import PendingRows
 from duramen.queues.reading import entries_from
-from duramen.queues.rows import name_key, queue_end, state_of
+from duramen.queues.rows import name_key, number_of, queue_end, state_of
+from duramen.queues.runs import Run, timestamp_of
 
 __all__ = [
     "NOT_SAID",
@@ -28,6 +29,7 @@ __all__ = [
     "Said",
     "account",
     "aged_queues",
+    "has_owner",
     "is_owned_key",
     "owned_bytes",
     "owned_queue",
@@ -129,6 +131,11 @@ def owned_queue(rows: StateRows | PendingRows, queue: bytes) -> OwnedQueue | Non
     return _read(rows.get(owned_key(queue)))
 
 
+def has_owner(rows: StateRows, queue: bytes) -> bool:
+    """Whether the queue of that hash has an owner."""
+    return rows.get(owned_key(queue)) is not None
+
+
 def _read(value: bytes | None) -> OwnedQueue | None:
     if value is None:
         return None
@@ -176,18 +183,20 @@ class _Touched:
         self.state = False
 
 
-def account(rows: PendingRows, before: StateRows, new: Mapping[bytes, int], said: Mapping[bytes, Said]) -> None:
+def account(
+    rows: PendingRows, before: StateRows, offset: int, new: Mapping[bytes, int], said: Mapping[bytes, Said]
+) -> None:
     """Bring the rows of owners to what a step has made of the others.
 
     `new` are the owners of queues that have none yet, `said` what `own` has said of queues. `before` are the rows
-    before the step.
+    before the step, which have all before `offset`.
     """
     if not new and not said and rows.get(_HAS_OWNERS) is None:
         return
     totals = dict[int, int]()
     for queue, change in _touched(rows, said).items():
         old = owned_queue(rows, queue)
-        found = _accounted(rows, before, queue, change, old, new.get(queue), said.get(queue))
+        found = _accounted(rows, before, offset, queue, change, old, new.get(queue), said.get(queue))
         if found != old:
             _put(rows, queue, old, found)
             for one, sign in ((old, -1), (found, 1)):
@@ -226,30 +235,49 @@ def _put(rows: PendingRows, queue: bytes, old: OwnedQueue | None, new: OwnedQueu
 
 
 def _accounted(
-    rows: PendingRows, before: StateRows, queue: bytes, change: _Touched, old: OwnedQueue | None, new: int | None,
-    said: Said | None,
+    rows: PendingRows, before: StateRows, offset: int, queue: bytes, change: _Touched, old: OwnedQueue | None,
+    new: int | None, said: Said | None,
 ) -> OwnedQueue | None:  # fmt: skip
     """What a queue with an owner has behind a step; None: it has none, or is gone."""
     if old is not None and rows.get(name_key(queue)) is None and name_key(queue) in rows.changes:
         return None  # it was dropped
-    if old is None:
+    found = old
+    if found is None:
         if new is None and (said is None or said[1] is None):
             return None  # its first entry says the owner
-        size, entries = _measured(rows, queue)
-        found = OwnedQueue(NO_OWNER if new is None else new, size, entries, _first_ms(rows, queue))
-    else:
-        found = old
-        if change.keys:
-            size, entries, rewritten = _difference(rows, before, change.keys)
-            found = old._replace(bytes=old.bytes + size, entries=old.entries + entries)
-            if rewritten or change.state or old.first_ms == _NEVER:
-                found = found._replace(first_ms=_first_ms(rows, queue))
-        elif change.state:
-            found = found._replace(first_ms=_first_ms(rows, queue))
+        found = OwnedQueue(NO_OWNER if new is None else new)
+        if before.get(name_key(queue)) is not None:
+            size, entries = _measured(rows, queue)
+            change = _Touched()
+            found = found._replace(bytes=size, entries=entries, first_ms=_first_ms(rows, queue))
+    if change.keys and not change.state and all(_is_new(key, rows, offset) for key in change.keys):
+        found = _grown(found, change.keys, rows)
+    elif change.keys or change.state:
+        size, entries = _difference(rows, before, change.keys)
+        found = found._replace(
+            bytes=found.bytes + size, entries=found.entries + entries, first_ms=_first_ms(rows, queue)
+        )  # fmt: skip
     if said is not None:
         owner, own = said
         found = found._replace(owner=owner, own=found.own if own is None else own)
     return found
+
+
+def _is_new(key: bytes, rows: PendingRows, offset: int) -> bool:
+    """Whether it is the key of a run that has no entry before an offset."""
+    return key[:1] == b"r" and number_of(key) >= offset and rows.changes[key] is not None
+
+
+def _grown(owned: OwnedQueue, keys: Sequence[bytes], rows: PendingRows) -> OwnedQueue:
+    """A queue that has got runs, and nothing else."""
+    size, entries, first_ms = owned.bytes, owned.entries, owned.first_ms
+    for key in keys:
+        more = _size(key, rows.changes[key])
+        size, entries = size + more[0], entries + more[1]
+    if first_ms == _NEVER:
+        first = Run(rows.changes[min(keys)] or b"")
+        first_ms = max(0, timestamp_of(next(body for _, body in first.bodies() if body)))
+    return OwnedQueue(owned.owner, size, entries, first_ms, owned.own)
 
 
 def _size(key: bytes, value: bytes | None) -> tuple[int, int]:
@@ -259,14 +287,13 @@ def _size(key: bytes, value: bytes | None) -> tuple[int, int]:
     return len(value), int(_COUNT.unpack_from(value, _COUNT_AT)[0]) if key[:1] == b"r" else 0
 
 
-def _difference(rows: PendingRows, before: StateRows, keys: Sequence[bytes]) -> tuple[int, int, bool]:
-    """By how much rows are more than before, and whether one that was there is another, or an overlay is new."""
-    size, entries, rewritten = 0, 0, False
+def _difference(rows: PendingRows, before: StateRows, keys: Sequence[bytes]) -> tuple[int, int]:
+    """By how many bytes and entries rows are more than before."""
+    size, entries = 0, 0
     for key, old in zip(keys, before.get_many(keys), strict=True):
         now, then = _size(key, rows.changes[key]), _size(key, old)
         size, entries = size + now[0] - then[0], entries + now[1] - then[1]
-        rewritten = rewritten or old is not None or key[:1] == b"o"
-    return size, entries, rewritten
+    return size, entries
 
 
 def _measured(rows: PendingRows, queue: bytes) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from duramen.codec.exports import Headers, headers_at
 
 __all__ = [
     "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "body_without_times", "entry_of",
-    "leader_epoch_of", "runs", "single_run",
+    "leader_epoch_of", "runs", "single_run", "timestamp_of",
 ]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
@@ -127,6 +127,12 @@ def body_without_times(body: bytes) -> bytes:
     old = entry_of(Position(0, 0), body)
     version = old.version if body[0] & _VERSION else None
     return _body(old.timestamp, version, old.key, old.value, old.headers, _ANY_TIME)
+
+
+def timestamp_of(body: bytes) -> int:
+    """When an entry whose body is not empty was written."""
+    found: int = _BODY.unpack_from(body)[1]
+    return found
 
 
 def leader_epoch_of(run: bytes) -> int:

@@ -38,7 +38,7 @@ from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
-from duramen.queues.owners import owned_queue, stored_bytes
+from duramen.queues.owners import has_owner, stored_bytes
 from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
     end_of,
@@ -317,7 +317,7 @@ class QueueTopic(LightTopic):
         if self.entry is None:
             return None
         _, rows = self.view()
-        return self.entry.namespace if owned_queue(rows, self._queue.hash) is None else None
+        return None if has_owner(rows, self._queue.hash) else self.entry.namespace
 
     def source(self, leader_epoch: int) -> "QueueSource":
         """As of `LightTopic`."""
