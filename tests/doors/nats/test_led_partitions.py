@@ -71,15 +71,19 @@ class Ear:
 
     def answers(self) -> list[tuple[str, dict[str, Any]]]:
         """What was sent since the last call."""
-        data = b"".join(self.writes)
-        self.writes.clear()
-        found = []
-        while data:
-            line, _, rest = data.partition(b"\r\n")
-            _, reply, size = line.split(b" ")
-            found.append((reply.decode(), json.loads(rest[: int(size)])))
-            data = rest[int(size) + 2 :]
-        return found
+        return sent(self.writes)
+
+
+def sent(writes: list[bytes]) -> list[tuple[str, dict[str, Any]]]:
+    """What was sent, as (reply subject, JSON); it is forgotten then."""
+    data, found = b"".join(writes), []
+    writes.clear()
+    while data:
+        line, _, rest = data.partition(b"\r\n")
+        _, reply, size = line.split(b" ")
+        found.append((reply.decode(), json.loads(rest[: int(size)])))
+        data = rest[int(size) + 2 :]
+    return found
 
 
 class Place:

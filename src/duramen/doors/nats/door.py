@@ -11,7 +11,7 @@ from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
 from duramen.coordinators.inventory.inventory import BoundNamespace
-from duramen.coordinators.inventory.shard import INVENTORY_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, INVENTORY_STREAM
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsClientConnection
@@ -96,6 +96,8 @@ class NatsDoor:
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
         self._leading: LedPartitions | None = None  # None: the node is alone
+        self._leading_shards: LedPartitions | None = None  # of the topics of the inventory
+        self._namespaces_bound: tuple[bytes, ...] = ()  # what is subscribed to for namespaces
         self._connection: NatsClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -122,16 +124,19 @@ class NatsDoor:
                 self._broker, self._capture,
                 listened_ms=listened_ms, report=_report, follow=self._follow, ready=self._when_come,
             )  # fmt: skip
+            self._leading_shards = LedPartitions(
+                self._broker, self._namespaces, listened_ms=listened_ms, report=_report,
+                follow=lambda _: self._follow_namespaces(), ready=self._when_come, records_gaps=False,
+            )  # fmt: skip
         for stream in self._service.resolver.every():
             self._changed(stream)
         self._broker.streams.listeners.append(self._changed)
         self._broker.when_listening = self._when_listening
+        for leading in self._all_leading:
+            leading.start()
+        self._broker.inventory.when_bound = self._when_bound
+        self._when_bound(_nothing)
         if self._leading is None:
-            self._broker.inventory.when_bound = self._when_bound
-            self._broker.inventory.read(self._bound_namespaces, self._bind_namespaces)
-        if self._leading is not None:
-            self._leading.start()
-        else:
             self._broker.gaps.begin(listened_ms, "restart")
             await self._recall()
         self._task = self._loop.create_task(self._stay_connected())
@@ -254,9 +259,9 @@ class NatsDoor:
 
     def _subscribed(self, connection: NatsClientConnection) -> None:
         self._listened_ms = self._broker.now_ms()
-        if self._leading is not None:
-            self._leading.listening()
-        else:
+        for leading in self._all_leading:
+            leading.listening()
+        if self._leading is None:
             self._broker.gaps.end(self._listened_ms)
         self._connected_gauge.value = 1
         self._ready.set()
@@ -274,9 +279,9 @@ class NatsDoor:
             slow = connection.lagged or (behind_ms > _BEHIND_MS and not connection.silent)
             cause = _SERVER_RESTART if self._server_gone else "slow consumer" if slow else "reconnect"
             self._server_gone = False
-            if self._leading is not None:
-                self._leading.deaf(self._listened_ms, cause)
-            else:
+            for leading in self._all_leading:
+                leading.deaf(self._listened_ms, cause)
+            if self._leading is None:
                 self._broker.gaps.begin(self._listened_ms, cause)
 
     def server_died(self) -> None:
@@ -403,26 +408,48 @@ class NatsDoor:
     def _bound_namespaces(self) -> list[BoundNamespace]:
         return self._broker.inventory.bound(self._broker.settings.text("inventory.account"))
 
-    def _bind_namespaces(self, found: list[BoundNamespace] | DuramenError) -> None:
-        """Take messages for these namespaces."""
+    def _bind_namespaces(self, found: list[BoundNamespace] | DuramenError) -> bool:
+        """Take messages for these namespaces; whether they are others than before."""
         if isinstance(found, DuramenError):
-            _log.error("namespaces with NATS subjects cannot be read: %s", found)
-            return
-        before = self._namespaces.subjects
-        self._namespaces.bind(found)
-        self._want(self._namespaces.subjects)
+            if self._leading is None:
+                _log.error("namespaces with NATS subjects cannot be read: %s", found)
+            return False  # a member of a cluster asks again
+        before = bool(self._namespaces.subjects)
+        if not self._namespaces.bind(found):
+            return False
+        space = self._broker.streams.find(INVENTORY_QUEUES)
+        if self._leading_shards is not None and space is not None and bool(self._namespaces.subjects) != before:
+            if before:
+                self._leading_shards.deleted(space)
+            else:
+                self._leading_shards.bound(space)
+        self._follow_namespaces()
+        return True
+
+    def _follow_namespaces(self) -> None:
+        """Be subscribed to what namespaces are bound to, where messages for topics are taken."""
+        space = self._broker.streams.find(INVENTORY_QUEUES)
+        takes = self._leading_shards is None or (space is not None and self._leading_shards.leads(space))
+        before, self._namespaces_bound = self._namespaces_bound, self._namespaces.subjects if takes else ()
+        self._want(self._namespaces_bound)
         self._want_no_more(before)
         if self._connection is not None:
             self._connection.keep(self._keep_bytes)
 
     def _when_bound(self, done: Callable[[], None]) -> None:
-        """Namespaces have changed."""
+        """Namespaces may have changed."""
 
         def read(found: list[BoundNamespace] | DuramenError) -> None:
-            self._bind_namespaces(found)
-            self._when_listening(done)
+            if self._bind_namespaces(found):
+                self._when_listening(done)
+            else:
+                done()
 
         self._broker.inventory.read(self._bound_namespaces, read)
+
+    @property
+    def _all_leading(self) -> Iterator[LedPartitions]:
+        return (one for one in (self._leading, self._leading_shards) if one is not None)
 
     @property
     def _keep_bytes(self) -> int:
@@ -499,6 +526,10 @@ class NatsDoor:
     def _send(self, data: bytes) -> None:
         if self._connection is not None:
             self._connection.write(data)
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 def _report(message: str) -> None:

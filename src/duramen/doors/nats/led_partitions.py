@@ -6,13 +6,14 @@ then publishers that request a reply get an error.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from duramen.base.ids import StreamId
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
+from duramen.doors.nats.bound import BoundStream
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.recall import recall
 from duramen.doors.nats.succession import Succession
@@ -20,10 +21,31 @@ from duramen.metadata.events import Event, PartitionChanged
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 
-__all__ = ["LedPartitions"]
+__all__ = ["LedPartitions", "Taker"]
 
 _RESTART: Final = "restart"
 _LEADER_CHANGE: Final = "leader change"
+
+
+class _Bound(Protocol):
+    @property
+    def stream(self) -> Stream: ...
+
+
+class Taker(Protocol):
+    """Takes messages for partitions that this node leads."""
+
+    def streams(self) -> Iterable[_Bound]:
+        """Every stream for which messages may come."""
+
+    def find(self, stream: Stream) -> object | None:
+        """What a stream is here; None where no messages come for it."""
+
+    def lead(self, partition: Partition, *, ready: bool) -> None:
+        """A partition is led; once it is `ready`, messages for it are taken."""
+
+    def lead_no_more(self, partition: Partition) -> None:
+        """Messages for it are another's from here on."""
 
 
 class LedPartitions:
@@ -36,14 +58,16 @@ class LedPartitions:
     def __init__(
         self,
         broker: Broker,
-        capture: Capture,
+        capture: Taker,
         *,
         listened_ms: int,
         report: Callable[[str], object],
         follow: Callable[[Stream], None],
         ready: Callable[[Callable[[], None]], None],
+        records_gaps: bool = True,
     ) -> None:
         """`listened_ms`: until when this node is known to have listened before its start."""
+        self._records_gaps = records_gaps
         membership = broker.membership
         self._broker = broker
         self._capture = capture
@@ -66,8 +90,7 @@ class LedPartitions:
         for bound in list(self._capture.streams()):
             for partition in bound.stream.partitions:
                 self._succession.begin(_place(partition))
-                if partition.leads:
-                    self.led(partition, partition.leader_epoch)
+            self.bound(bound.stream)
         self._broker.when_led.append(self.led)
         self._broker.when_happened.append(self._happened)
 
@@ -86,7 +109,7 @@ class LedPartitions:
         elif isinstance(event, PartitionChanged):
             place = PartitionId(StreamId(event.id), event.partition)
             stream = self._broker.streams.find_id(place.stream_id)
-            if stream is not None and stream.subjects:
+            if stream is not None and self._capture.find(stream) is not None:
                 self._succession.told(place, self._broker.now_ms())
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
@@ -99,8 +122,14 @@ class LedPartitions:
         else:
             self._begin(stream, partition)
 
+    def bound(self, stream: Stream) -> None:
+        """Messages come for a stream from here on whose partitions may be led already."""
+        for partition in stream.partitions:
+            if partition.leads:
+                self.led(partition, partition.leader_epoch)
+
     def deleted(self, stream: Stream) -> None:
-        """The stream is gone."""
+        """The stream is gone, or no messages come for it any more."""
         for partition in stream.partitions:
             self._leave(stream, partition)
             self._succession.forget(_place(partition))
@@ -112,9 +141,9 @@ class LedPartitions:
         since_ms = self._succession.missing_since_ms(place)
         if since_ms is not None:
             cause = _LEADER_CHANGE if since_ms else _RESTART
-            self._broker.gaps.begin_in(place, since_ms or self._listened_ms, cause)
+            self._begin_gap(place, since_ms or self._listened_ms, cause)
         elif self._deaf:
-            self._broker.gaps.begin_in(place, self._broker.now_ms(), self._deaf)
+            self._begin_gap(place, self._broker.now_ms(), self._deaf)
         self._led[place] = partition
         self._streams.setdefault(stream, set()).add(place)
         self._capture.lead(partition, ready=False)
@@ -157,14 +186,24 @@ class LedPartitions:
             if self._unread:
                 self._broker.store.soon(self._read)
 
-        places = [] if bound is None else [(bound, partition)]
-        recall(self._broker, self._capture, places, say, done)
+        if isinstance(self._capture, Capture) and isinstance(bound, BoundStream):
+            recall(self._broker, self._capture, [(bound, partition)], say, done)
+        else:
+            done()  # no message ids count
 
     def _take(self, places: Collection[PartitionId]) -> None:
         """What comes from here on was published since this node leads."""
         for place in places:
             self._capture.lead(self._led[place], ready=True)
-        self._broker.gaps.end_in(places, self._broker.now_ms())
+        self._end_gaps(places)
+
+    def _begin_gap(self, place: PartitionId, since_ms: int, cause: str) -> None:
+        if self._records_gaps:
+            self._broker.gaps.begin_in(place, since_ms, cause)
+
+    def _end_gaps(self, places: Collection[PartitionId]) -> None:
+        if self._records_gaps:
+            self._broker.gaps.end_in(places, self._broker.now_ms())
 
     # -- ceasing to -----------------------------------------------------------------------------------
 
@@ -176,7 +215,7 @@ class LedPartitions:
         self._stop_waiting(place, partition)
         self._known.discard(place)
         self._capture.lead_no_more(partition)
-        self._broker.gaps.end_in([place], now_ms)
+        self._end_gaps([place])
         self._succession.left(place, now_ms)
         places = self._streams[stream]
         places.discard(place)
@@ -200,7 +239,7 @@ class LedPartitions:
         """Nothing comes any more."""
         self._deaf = cause
         for place in self._led:
-            self._broker.gaps.begin_in(place, since_ms, cause)
+            self._begin_gap(place, since_ms, cause)
 
 
 def _place(partition: Partition) -> PartitionId:

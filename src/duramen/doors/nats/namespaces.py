@@ -15,16 +15,20 @@ from duramen.base.errors import (
     DuramenError,
     ExpectedStreamDiffers,
     NodeBusy,
+    OffsetNotAvailable,
     ProduceRateExceeded,
     StreamNotFound,
     TopicNotFound,
     UnsupportedFeature,
 )
 from duramen.base.principal import ANONYMOUS
+from duramen.broker.partition import Partition
+from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES
 from duramen.codec.builder import RECORD_OVERHEAD_BYTES, BatchBuilder, encode_headers
 from duramen.codec.jetstream import AckEncoder
 from duramen.codec.nats import Message, encode_pub, parse_header_block
+from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import BoundNamespace
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.doors.nats.actions import PUBLISH
@@ -66,8 +70,16 @@ class _TopicBatch:
         self.size = 0
 
 
+class _Space(NamedTuple):
+    stream: Stream
+
+
 class NamespaceCapture:
-    """Namespaces with subjects, and what has been taken for them and is not answered yet."""
+    """Namespaces with subjects, and what has been taken for them and is not answered yet.
+
+    On a cluster it takes messages for the topics whose shards this node leads, and is ready to. Others hear the same
+    messages, so the leader of one shard answers for what is no topic: see `_answers_for`.
+    """
 
     def __init__(
         self, broker: Broker, service: Service, *, limit_bytes: int,
@@ -80,7 +92,13 @@ class NamespaceCapture:
         self._answers = Answers(soon, send)
         self.flush = self._answers.flush
         self._tree: SubjectTree[_Binding] = SubjectTree()
+        self._namespaces: Sequence[BoundNamespace] = []
         self._held_bytes = 0
+        self._waiting: dict[str, list[_TopicBatch]] = {}
+        """Those of topics that are being looked for, in their order."""
+
+        # Shards that are led, and whether they are ready. None: the node is alone, and takes whatever comes.
+        self._led: dict[Partition, bool] | None = None if broker.membership.first_role is None else {}
         self.subjects: tuple[bytes, ...] = ()
         """All that are bound."""
         self.on_idle: Callable[[], None] | None = None
@@ -96,8 +114,11 @@ class NamespaceCapture:
         space = self._broker.streams.find(INVENTORY_QUEUES)
         return 0 if space is None or not self.subjects else min(space.max_message_bytes, self._limit_bytes // 2)
 
-    def bind(self, namespaces: Iterable[BoundNamespace]) -> None:
-        """These are bound from here on, and no others."""
+    def bind(self, namespaces: Sequence[BoundNamespace]) -> bool:
+        """These are bound from here on, and no others; whether that is something new."""
+        if self._namespaces == namespaces:
+            return False
+        self._namespaces = namespaces
         self._tree, bound = SubjectTree(), list[bytes]()
         for namespace in namespaces:
             for subject in namespace.subjects:
@@ -105,6 +126,37 @@ class NamespaceCapture:
                 self._tree.bind(encoded, _Binding(namespace, len(encoded) - 1))
                 bound.append(encoded)
         self.subjects = tuple(bound)
+        return True
+
+    # -- shards that are led, as of `Taker` ---------------------------------------------------------
+
+    def streams(self) -> Iterable[_Space]:
+        """The space with the records of topics."""
+        space = self._broker.streams.find(INVENTORY_QUEUES)
+        return () if space is None or self.find(space) is None else (_Space(space),)
+
+    def find(self, stream: Stream) -> Stream | None:
+        """That space, while namespaces are bound."""
+        return stream if stream.name == INVENTORY_QUEUES and self.subjects else None
+
+    def lead(self, partition: Partition, *, ready: bool) -> None:
+        """As of `Taker`."""
+        if self._led is not None:
+            self._led[partition] = ready
+
+    def lead_no_more(self, partition: Partition) -> None:
+        """As of `Taker`."""
+        if self._led is not None:
+            self._led.pop(partition, None)
+
+    def _answers_for(self, topic: str) -> bool:
+        """Whether this node answers what there is no topic for: of all that hear a message one does."""
+        space = self._broker.streams.find(INVENTORY_QUEUES)
+        if self._led is None or space is None:
+            return self._led is None
+        return space.partition(partition_of(topic.encode(), space.shards)) in self._led
+
+    # -- messages -----------------------------------------------------------------------------------
 
     def take(self, messages: Sequence[Message]) -> None:
         """Take in those messages of a chunk whose subjects are bound."""
@@ -123,7 +175,8 @@ class NamespaceCapture:
                     if self._held_bytes + size > self._limit_bytes:
                         raise NodeBusy(f"messages of {self._held_bytes} bytes are under way already")
                 except DuramenError as error:
-                    self._refuse(binding, [reply], batch.topic, error)
+                    if self._answers_for(batch.topic):
+                        self._refuse(binding, [reply], batch.topic, error)
                     continue
                 if batch.builder.count and batch.builder.size + size > room:
                     self._append(batch)
@@ -137,26 +190,47 @@ class NamespaceCapture:
                 self._append(batch)
 
     def _append(self, batch: _TopicBatch) -> None:
-        self._broker.metrics.counter("duramen_nats_messages_total", batch.binding.label).value += batch.builder.count
-        self._service.admit(ANONYMOUS, PUBLISH, [batch.topic], partial(self._admitted, batch))
+        waiting = self._waiting.get(batch.topic)
+        if waiting is not None:
+            waiting.append(batch)
+        else:
+            self._waiting[batch.topic] = []
+            self._look_for(batch.topic, [batch])
+
+    def _look_for(self, topic: str, batches: Sequence[_TopicBatch]) -> None:
+        """Look for a topic, then take batches for it; those that come meanwhile are next."""
+
+        def admitted(verdict: Admitted | DuramenError) -> None:
+            for batch in batches:
+                self._admitted(batch, verdict)
+            following, self._waiting[topic] = self._waiting[topic], []
+            if following:
+                self._look_for(topic, following)
+            else:
+                del self._waiting[topic]
+
+        self._service.admit(ANONYMOUS, PUBLISH, [topic], admitted)
 
     def _admitted(self, batch: _TopicBatch, verdict: Admitted | DuramenError) -> None:
-        if isinstance(verdict, DuramenError):
-            self._stored(batch, -1, verdict)
+        topic = None if isinstance(verdict, DuramenError) else verdict.topics.light(batch.topic)
+        ready = True if self._led is None or topic is None else self._led.get(topic.partition)
+        if ready is None or (topic is None and not self._answers_for(batch.topic)):
+            self._release(batch)  # another node takes it, or answers
             return
-        topic = verdict.topics.light(batch.topic)
+        self._broker.metrics.counter("duramen_nats_messages_total", batch.binding.label).value += batch.builder.count
         if topic is None:
-            error = verdict.topics.error(batch.topic)
+            error = verdict if isinstance(verdict, DuramenError) else verdict.topics.error(batch.topic)
             missing = isinstance(error, StreamNotFound)
             self._stored(batch, -1, TopicNotFound(f"there is no topic {batch.path}") if missing else error)
-            return
-        if topic.produce_wait_ms() > _LONGEST_DELAY_MS:
+        elif topic.produce_wait_ms() > _LONGEST_DELAY_MS:
             quota = f"more is sent to {batch.path} than its quota allows ({PRODUCER_RATE})"
             self._stored(batch, -1, ProduceRateExceeded(quota))
-            return
-        sealed = batch.builder.seal(self._broker.now_ms())
-        until_ms = self._broker.monotonic_ms() + min(topic.produced(len(sealed)), _LONGEST_DELAY_MS)
-        topic.append(memoryview(sealed), partial(self._taken, batch, until_ms), all_replicas=True)
+        elif not ready:
+            self._stored(batch, -1, OffsetNotAvailable("this node has just become leader of the topic: send it again"))
+        else:
+            sealed = batch.builder.seal(self._broker.now_ms())
+            until_ms = self._broker.monotonic_ms() + min(topic.produced(len(sealed)), _LONGEST_DELAY_MS)
+            topic.append(memoryview(sealed), partial(self._taken, batch, until_ms), all_replicas=True)
 
     def _taken(self, batch: _TopicBatch, until_ms: int, base_offset: int, error: DuramenError | None) -> None:
         """A batch is stored, or is not: its publishers are told, not before a time where it is."""
@@ -169,8 +243,12 @@ class NamespaceCapture:
             batch.size = size
             self._broker.later(delay_ms, partial(self._stored, batch, base_offset, None))
 
-    def _stored(self, batch: _TopicBatch, base_offset: int, error: DuramenError | None) -> None:
+    def _release(self, batch: _TopicBatch) -> None:
         self._held_bytes -= batch.size
+        if self.on_idle is not None and self.idle:
+            self.on_idle()
+
+    def _stored(self, batch: _TopicBatch, base_offset: int, error: DuramenError | None) -> None:
         if error is not None:
             self._refuse(batch.binding, batch.replies, batch.topic, error)
         else:
@@ -180,8 +258,7 @@ class NamespaceCapture:
                     count += 1
                     self._answers.add(encode_pub(reply, encoder.encode(base_offset + at)))
             self._broker.metrics.counter("duramen_nats_acks_total", batch.binding.label).value += count
-        if self.on_idle is not None and self.idle:
-            self.on_idle()
+        self._release(batch)
 
     def _refuse(self, binding: _Binding, replies: Sequence[bytes | None], topic: str, error: DuramenError) -> None:
         self._broker.metrics.counter("duramen_nats_refused_total", binding.label, error.id).value += len(replies)

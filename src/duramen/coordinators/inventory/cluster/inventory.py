@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, OutcomeUnknown, RequestInvalid
+from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.cluster.changes import FencedChanges
 from duramen.coordinators.inventory.cluster.feed import ClusterFeed
@@ -13,7 +13,7 @@ from duramen.coordinators.inventory.cluster.policies import ClusterPolicies
 from duramen.coordinators.inventory.cluster.requests import CHANGE_TOPICS, ChangeTopics, TopicChange, TopicsChanged
 from duramen.coordinators.inventory.cluster.serving import serve_inventory
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
-from duramen.coordinators.inventory.inventory import BoundNamespace, Inventory, InventoryKit, TopicMove, TopicPage
+from duramen.coordinators.inventory.inventory import Inventory, InventoryKit, TopicMove, TopicPage
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done
 from duramen.inventory.directory import CreateTenant, DirectoryCommand, UpdateNamespace, UpdateTenant
@@ -27,6 +27,7 @@ _LOOKED_AFTER_MS: Final = 5_000
 _FREE_AFTER_MS: Final = 60_000
 """A name is reserved for so long before a tenant of that name is made, at most."""
 _AT_ONCE: Final = 100
+_BOUND_MS: Final = 2_000
 
 
 class TenantNames(NamedTuple):
@@ -46,7 +47,7 @@ class ClusterInventory(Inventory):
     ) -> None:  # fmt: skip
         """`nodes` are all that are registered in the cluster."""
         super().__init__(shards, clock, ensure, kit=kit)
-        policies = ClusterPolicies(shards, clock, self.quotas, ensure, kit.node_id, nodes)
+        policies = ClusterPolicies(shards, clock, self.quotas, ensure, kit.node_id, nodes, self._bind)
         self.policies = policies
         self._routed = shards
         self._names = names
@@ -71,6 +72,7 @@ class ClusterInventory(Inventory):
     def _look_after(self) -> None:
         self._shards.later(_LOOKED_AFTER_MS, self._look_after)
         self._routed.learn()
+        self._bind(_done)
         self.resume()
         self.policies.retention.resume()
         if self._routed.directory_epoch is not None:
@@ -139,25 +141,44 @@ class ClusterInventory(Inventory):
         return {name for name in names if directory.has_tenant(account, name)}
 
     def change(self, command: DirectoryCommand, done: Done) -> None:
-        """As of `Inventory`: a new name of a tenant is reserved first."""
+        """As of `Inventory`: a new name of a tenant is reserved first.
+
+        Where namespaces are bound to subjects, all nodes that can be asked follow the change before it is answered.
+        """
+
+        def changed(answer: object) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            else:
+                self.read(self._any_bound, partial(followed, answer))
+
+        def followed(answer: object, bound: bool | DuramenError) -> None:
+            if bound is False and not (isinstance(command, UpdateNamespace) and command.subjects is not None):
+                done(answer)
+            else:
+                place = self._routed.place(DIRECTORY_SHARD)
+                self.policies.when_effective(DIRECTORY_SHARD, place, _BOUND_MS, lambda _: done(answer))
 
         def reserved(error: object) -> None:
             if isinstance(error, DuramenError):
                 done(error)
             else:
-                self._submit_change(command, done)
+                self._submit_change(command, changed)
 
-        if isinstance(command, UpdateNamespace) and command.subjects:
-            done(RequestInvalid("NATS subjects of namespaces are for standalone nodes: this node is part of a cluster"))
-        elif isinstance(command, UpdateTenant) and command.name:
+        if isinstance(command, UpdateTenant) and command.name:
             self._names.reserve(command.account, command.name, reserved)
         else:
             reserved(None)
 
-    def bound(self, account: str) -> list[BoundNamespace]:
-        """As of `Inventory`: there are none."""
-        del account
-        return []
+    def _any_bound(self) -> bool:
+        return any(True for _ in self._shards.directory().bound())
+
+    def _bind(self, done: Callable[[], None]) -> None:
+        """A door is to listen to what namespaces are bound to now."""
+        if self.when_bound is None:
+            done()
+        else:
+            self.when_bound(done)
 
     def may_name(self, account: str, name: str) -> bool:
         """As of `Inventory`, by what is reserved."""
@@ -272,6 +293,10 @@ def _first_to(done: Done) -> Done:
             done(outcome[0] if outcome else OutcomeUnknown("nothing was answered"))
 
     return told
+
+
+def _done() -> None:
+    """Nobody waits for it."""
 
 
 def _nobody(_: object) -> None:

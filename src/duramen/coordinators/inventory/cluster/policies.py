@@ -11,6 +11,7 @@ from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.coordinators.inventory.policies import InventoryPolicies, not_effective
 from duramen.coordinators.inventory.quotas import InventoryQuotas
 from duramen.coordinators.inventory.shards import Done
+from duramen.inventory.directory import Directory
 
 __all__ = ["ClusterPolicies"]
 
@@ -22,19 +23,26 @@ class ClusterPolicies(InventoryPolicies):
 
     def __init__(
         self, shards: RoutedShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
-        node_id: int, nodes: Callable[[], Iterable[int]],
+        node_id: int, nodes: Callable[[], Iterable[int]], bind: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
+        """`bind` calls what it is handed once this node does what namespaces say now."""
         super().__init__(shards, clock, quotas, ensure, node_id)
         self._routed = shards
         self._nodes = nodes
+        self._bind = bind
 
     def follow(self, request: FollowInventory, done: Done) -> None:
         """See to it that nothing older counts on this node; `done` gets None, or an error."""
         self._routed.saw(request.shard, request.epoch, request.offset)
         self._quotas.forget()
-        self._shards.read(
-            self._shards.directory, lambda found: done(found if isinstance(found, DuramenError) else None)
-        )
+
+        def found(directory: Directory | DuramenError) -> None:
+            if isinstance(directory, DuramenError):
+                done(directory)
+            else:
+                self._bind(lambda: done(None))
+
+        self._shards.read(self._shards.directory, found)
 
     def when_effective(self, shard: int, place: tuple[int, int], wait_ms: int, done: Done) -> None:
         """As of `InventoryPolicies`."""
