@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.clients import CONFLUENT, Record, metric, until
 from tests.doors.kafka.asking import Asking
-from tests.doors.kafka.test_inventory_groups import Offsets
+from tests.doors.kafka.test_inventory_groups import Offsets, goes_on
 
 from duramen.base.errors import DuramenError
 from duramen.client.api.client import Client, connect
@@ -110,3 +110,14 @@ def test_offsets_follow_the_topic_to_another_coordinator(tmp_path: Path) -> None
             until(lambda: "g" not in [group.id for group in client.groups.list()], WAIT_S)
         for client in clients.values():
             client.close()
+
+
+@pytest.mark.long
+def test_groups_go_on_after_a_rename(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        with connect(nodes.nodes[1].http) as client, connect(nodes.nodes[2].http) as other:
+            client.inventory.create_tenants(["acme"])
+            until(lambda: other.inventory.create_namespaces("acme", ["prod", "dev"]).created == 2, WAIT_S)
+        for number, how in enumerate(("pattern", "alias", "subscription")):
+            for protocol in ("consumer", "classic"):
+                goes_on(nodes.nodes[1 + number], how, protocol)

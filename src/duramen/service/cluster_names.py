@@ -11,13 +11,23 @@ from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.topics import LASTING, LightFound, LightLag
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
+from duramen.groups.topics import GroupTopic
+from duramen.inventory.names import kafka_path
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.topics import lag
 from duramen.rpc.caller import Gathered
 from duramen.rpc.server import Done
 from duramen.service.broker import Broker
+from duramen.service.followed_names import FollowedNames, Wanted
 from duramen.service.forwarded_requests import FIND_LAGS, FindLags, LagsFound, QueueOffset
-from duramen.service.light_names import KNOWN_NAMES, InventoryTopicNames, LightTopicFinder
+from duramen.service.light_names import (
+    KNOWN_NAMES,
+    MOST_LISTED,
+    InventoryTopicNames,
+    LightTopicFinder,
+    kafka_names,
+    namespace_of,
+)
 
 __all__ = ["ClusterTopicNames"]
 
@@ -44,6 +54,7 @@ class ClusterTopicNames(InventoryTopicNames):
         super().__init__(broker, topics)
         self._broker = broker
         self._known: OrderedDict[str, Sequence[str] | None] = OrderedDict()
+        self._followed = FollowedNames(broker, MOST_LISTED)
         broker.caller.server.handle(FIND_LAGS, self._count)
 
     def read_names(self, stored: str) -> Sequence[str] | None:
@@ -81,6 +92,58 @@ class ClusterTopicNames(InventoryTopicNames):
             self._known.move_to_end(stored)
         while len(self._known) > KNOWN_NAMES:
             self._known.popitem(last=False)
+
+    # -- what groups mean ---------------------------------------------------------------------------
+
+    def when_named(
+        self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
+    ) -> None:  # fmt: skip
+        """As of `LightTopicNames`: the namespaces are followed from then on."""
+        wanted: dict[tuple[str, str], set[str]] = {}
+        for name in names:
+            path = kafka_path(name) if self._broker.names_inventory(name) else None
+            if path is not None:
+                wanted.setdefault((path.tenant, path.namespace), set()).add(path.topic)
+        every = {place for pattern in patterns for place in self._places(pattern)}
+        places = sorted(wanted.keys() | every)
+        self._followed.when_known(
+            [Wanted(*place, frozenset(wanted.get(place, ())), place in every) for place in places], done
+        )
+
+    def find(self, key: str | UUID) -> GroupTopic | None:
+        """As of `LightTopicNames`; a topic of the inventory is what it was `when_named`, and what has become of it."""
+        found = super().find(key)
+        name = self._topics.name_of(key) if isinstance(key, UUID) else key
+        path = None if found is not None or name is None else kafka_path(name)
+        entry = None if path is None else self._followed.find(path)
+        topic = None if entry is None or name is None else self._topics.topic_of(name, entry)
+        if topic is None or key not in (name, topic.id):
+            return found
+        return GroupTopic(topic.name, topic.id, 1)
+
+    def version(self) -> object:
+        """As of `LightTopicNames`."""
+        return self._followed.version
+
+    def listed(self) -> list[str]:
+        """As of `InventoryTopicNames`: those that are known, which are asked for where they are not."""
+        names = self._every_of("")
+        self.when_named((), [""] if self._shown else (), lambda _: None)
+        return names
+
+    def matching(self, pattern: str) -> Iterable[str]:
+        """As of `LightTopicNames`."""
+        return self._every_of(pattern)
+
+    def _places(self, pattern: str) -> list[tuple[str, str]]:
+        """The namespaces whose names a pattern may mean: the one that it begins with, and the one that is shown."""
+        where, (tenant, _, namespace) = namespace_of(pattern), self._shown.partition("/")
+        shown = [(tenant, namespace)] if namespace else []
+        return [*shown, *([] if where is None else [where])]
+
+    def _every_of(self, pattern: str) -> list[str]:
+        places = dict.fromkeys(self._places(pattern))
+        return [name for place in places for name in kafka_names(one.path for one in self._followed.every(*place))]
 
     # -- how far offsets are behind -----------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
 from duramen.base.patterns import literal_prefix
 from duramen.broker.streams import Stream
 from duramen.coordinators.group.topics import LASTING, LightFound, LightLag
+from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
@@ -16,7 +17,7 @@ from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
 from duramen.service.light_topics import LastingId
 
-__all__ = ["KNOWN_NAMES", "MOST_LISTED", "InventoryTopicNames", "LightTopicFinder", "kafka_names"]
+__all__ = ["KNOWN_NAMES", "MOST_LISTED", "InventoryTopicNames", "LightTopicFinder", "kafka_names", "namespace_of"]
 
 MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
@@ -42,6 +43,12 @@ class LightTopicFinder(Protocol):
 
     def find(self, key: str | UUID) -> _FoundTopic | None:
         """The topic of that name or id."""
+
+    def topic_of(self, name: str, found: FoundTopic) -> _FoundTopic | None:
+        """The topic of the inventory that has a name now."""
+
+    def name_of(self, id_: UUID) -> str | None:
+        """The name of a topic with that id that was found here before."""
 
 
 class InventoryTopicNames:
@@ -75,6 +82,13 @@ class InventoryTopicNames:
     def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
         """As of `LightTopicNames`: at once."""
         del stored
+        done(None)
+
+    def when_named(
+        self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
+    ) -> None:  # fmt: skip
+        """As of `LightTopicNames`: at once."""
+        del names, patterns
         done(None)
 
     def names_of(self, stored: str) -> Sequence[str]:
@@ -131,7 +145,7 @@ class InventoryTopicNames:
 
     def matching(self, pattern: str) -> Iterable[str]:
         """As of `LightTopicNames`: those of the namespace that a pattern begins with, and those that are listed."""
-        where = _namespace_of(pattern)
+        where = namespace_of(pattern)
         if where is None:
             return self.listed()
         return [*dict.fromkeys((*self._names(*where), *self.listed()))]
@@ -157,7 +171,7 @@ class InventoryTopicNames:
         """As of `LightTopicNames`."""
         if any(map(kafka_path, names)):
             return True
-        return any(self._shown or _namespace_of(pattern) for pattern in patterns)
+        return any(self._shown or namespace_of(pattern) for pattern in patterns)
 
 
 def kafka_names(paths: Iterable[TopicPath]) -> Iterator[str]:
@@ -171,7 +185,7 @@ def kafka_names(paths: Iterable[TopicPath]) -> Iterator[str]:
         yield name
 
 
-def _namespace_of(pattern: str) -> tuple[str, str] | None:
+def namespace_of(pattern: str) -> tuple[str, str] | None:
     """The tenant and the namespace that every name begins with which a pattern matches."""
     path = kafka_path(literal_prefix(pattern))
     return None if path is None else (path.tenant, path.namespace)

@@ -4,7 +4,7 @@ A group's state in memory runs ahead of what is durable; an answer waits for eve
 storing fails, the group is forgotten and taken in again as it is stored.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -52,6 +52,7 @@ from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, Sy
 __all__ = ["ConsumerGroups", "HeartbeatDone"]
 
 _MEMBER_BYTES: Final = 1024
+_NAMES_MS: Final = 60_000
 
 T = TypeVar("T")
 Done = Callable[[DuramenError | None], None]
@@ -61,7 +62,7 @@ HeartbeatDone = Callable[[ConsumerHeartbeatResult | DuramenError], None]
 class _Held:
     """A group in memory, with what is on its way to the disk."""
 
-    __slots__ = ("alarm", "broken", "ended", "group", "issued", "names", "waiting")
+    __slots__ = ("alarm", "asked_ms", "broken", "ended", "group", "issued", "names", "waiting")
 
     def __init__(self, group: ConsumerGroupMachine, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
         """`tick` is called when the group is to be told that time has passed."""
@@ -70,6 +71,7 @@ class _Held:
         self.ended = 0  # how often that has ended
         self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
         self.broken: DuramenError | None = None
+        self.asked_ms = -_NAMES_MS  # when it was asked last what all its subscriptions mean
         self.names: object = None  # the version of names that the group has resolved its subscriptions with
         self.alarm = Alarm(deadlines, partial(tick, self))
 
@@ -246,6 +248,19 @@ class ConsumerGroups:
         self._held[group_id] = held
         before = [] if classic is None else [self._classic.release(classic)]
         self._finish(held, lambda error: done(result if error is None else error), before)
+
+    def wanted(self, group_id: str, names: Iterable[str], pattern: str | None) -> tuple[list[str], list[str]]:
+        """Names and patterns that have to be known for a request of a member, who asks for these.
+
+        From time to time they are those of all members. Raises CoordinatorLoading.
+        """
+        wanted, patterns, now_ms = [*names], [pattern] if pattern else [], self._clock.monotonic_ms()
+        held = self._find(group_id)
+        if held is not None and now_ms - held.asked_ms >= _NAMES_MS:
+            held.asked_ms = now_ms
+            wanted += (name for member in held.group.table.members.values() for name in member.topics)
+            patterns += held.group.table.patterns
+        return wanted, patterns
 
     def _follow_names(self, held: _Held) -> None:
         """Resolve the group's subscriptions again if light topics that they mean may be others."""

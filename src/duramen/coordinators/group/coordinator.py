@@ -11,6 +11,7 @@ from typing import Final
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
+    CoordinatorLoading,
     DuramenError,
     GroupIdInvalid,
     GroupNotFound,
@@ -200,10 +201,22 @@ class Coordinator:
             self.check(group_id)
             if self._kind(group_id) not in _OF_CLASSIC_MEMBERS:
                 self.kinds.check(group_id, GroupKind.CONSUMER)
+            wanted = self.consumer.wanted(group_id, request.topics or (), request.pattern)
         except DuramenError as error:
             done(error)
-        else:
-            self.consumer.heartbeat(group_id, request, done)
+            return
+
+        def named(error: DuramenError | None) -> None:
+            try:
+                if error is not None:
+                    raise CoordinatorLoading(f"names of topics cannot be told now: {error}")
+                self.check(group_id)
+            except DuramenError as refused:
+                done(refused)
+            else:
+                self.consumer.heartbeat(group_id, request, done)
+
+        self.topics.when_named(*wanted, named)
 
     # -- offsets ------------------------------------------------------------------------------------
 

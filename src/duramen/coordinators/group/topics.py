@@ -57,6 +57,11 @@ class LightTopicNames(Protocol):
     def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
         """`done` once it is known here what topics are called now, by what their offsets are stored under."""
 
+    def when_named(
+        self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
+    ) -> None:  # fmt: skip
+        """`done` once `find` and `matching` know what these mean, which they do from then on."""
+
     def names_of(self, stored: str) -> Sequence[str]:
         """The names of a topic by what its offsets are stored under: the name it has now, and aliases.
 
@@ -139,6 +144,15 @@ class GroupTopics:
             done(None)
         else:
             self.light.when_known(stored, done)
+
+    def when_named(
+        self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
+    ) -> None:  # fmt: skip
+        """`done` once it is known here what names and patterns mean; `find` and `names` know it from then on."""
+        if self.light is None:
+            done(None)
+        else:
+            self.light.when_named(names, patterns, done)
 
     def names_of(self, stored: str) -> Sequence[str]:
         """The names of the topic whose offsets are stored under this, that of now first; none where it has none."""

@@ -349,7 +349,7 @@ class Inventory:
         """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
         where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
         encoded = [name.encode(errors="replace") for name in names]
-        found = rows.find_many(where.id, encoded) if len(names) > 1 else [rows.find(where.id, *encoded)]
+        found = [rows.find(where.id, encoded[0])] if len(names) == 1 else rows.find_many(where.id, encoded)
         return [
             None if one is None else self._found(TopicPath(tenant, namespace, name), where.id, one)
             for name, one in zip(names, found, strict=True)

@@ -104,7 +104,7 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
             topics_named(_DESCRIBE, metadata.listed, Refuses.ENTRY),
             topics_named(_CREATE, metadata.absent_names, Refuses.ENTRY, _CREATE_IN_CLUSTER),
             cluster(_DESCRIBE, Refuses.ENTRY),
-            only_reads=True,
+            names=metadata.listed_light, only_reads=True,
         ),
     ),
     ApiKey.API_VERSIONS: ApiHandler(

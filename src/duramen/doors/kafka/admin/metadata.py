@@ -162,7 +162,12 @@ def listed(asked: ApiNeeds) -> Iterable[str]:
     """All topics, where the request is about all."""
     if not _names_none(asked):
         return ()
-    return [*(topic.name for topic in _every(asked.context)), *asked.context.service.light_names.listed()]
+    return [*(topic.name for topic in _every(asked.context)), *listed_light(asked)]
+
+
+def listed_light(asked: ApiNeeds) -> Iterable[str]:
+    """Topics of the inventory among all, where the request is about all."""
+    return asked.context.service.light_names.listed() if _names_none(asked) else ()
 
 
 def _every(context: Context) -> Iterable[Stream]:
