@@ -5,7 +5,7 @@ their layout); the place behind which the next page begins, nil: there is none
 topics     the version of the layout; of topics that were made together their last sequences, namespaces, counts and
 names (a byte, then text in UTF-8, a line for each: as it is behind 0, with zstd behind 1); of those that
 were moved or deleted their sequences, namespaces (0: deleted) and names; the last sequence of the page
-where others follow, else nil
+where others follow, else nil; the sequences of topics with policies of their own, and these policies
 """
 
 import struct
@@ -26,6 +26,7 @@ RAW: Final = b"\x00"
 PACKED: Final = b"\x01"
 _MOST_BYTES: Final = 16 << 20
 _VERSION: Final = 1
+_TOPICS_VERSION: Final = 2
 _U32: Final = struct.Struct("<I")
 _I32: Final = struct.Struct("<i")
 
@@ -42,7 +43,10 @@ class RunsPage(NamedTuple):
 
 
 class TopicsPage(NamedTuple):
-    """Topics by the sequences of their shard; `after` is the last one where others follow, else None."""
+    """Topics by the sequences of their shard; `after` is the last one where others follow, else None.
+
+    `own_policies` are those of the topics `with_policies`, where they are asked for.
+    """
 
     lasts: list[int]
     namespaces: list[int]
@@ -52,10 +56,15 @@ class TopicsPage(NamedTuple):
     moved_namespaces: list[int]
     moved_names: list[bytes]
     after: int | None
+    with_policies: list[int]
+    own_policies: list[dict[str, str]]
 
 
 _Runs = tuple[int, list[bytes], list[int], list[bytes], bytes | None]
-_Topics = tuple[int, list[int], list[int], list[int], list[bytes], list[int], list[int], list[bytes], int | None]
+_Topics = tuple[
+    int, list[int], list[int], list[int], list[bytes], list[int], list[int], list[bytes], int | None, list[int],
+    list[dict[str, str]],
+]  # fmt: skip
 _RUNS: Final = msgspec.msgpack.Decoder(_Runs)
 _TOPICS: Final = msgspec.msgpack.Decoder(_Topics)
 
@@ -77,7 +86,7 @@ def read_runs_page(content: bytes) -> RunsPage:
 
 def encode_topics_page(page: TopicsPage) -> bytes:
     """A page in bytes."""
-    return msgspec.msgpack.encode((_VERSION, *page))
+    return msgspec.msgpack.encode((_TOPICS_VERSION, *page))
 
 
 def read_topics_page(content: bytes) -> TopicsPage:
@@ -86,7 +95,7 @@ def read_topics_page(content: bytes) -> TopicsPage:
         version, *page = _TOPICS.decode(content)
     except msgspec.MsgspecError as error:
         raise _unreadable(error) from None
-    _check(version)
+    _check(version, _TOPICS_VERSION)
     return TopicsPage(*page)
 
 
@@ -94,9 +103,9 @@ def _unreadable(error: Exception) -> BatchCorrupt:
     return BatchCorrupt(f"a page of an export cannot be read: {error}")
 
 
-def _check(version: int) -> None:
-    if version != _VERSION:
-        raise BatchCorrupt(f"a page of an export has the layout {version}; {_VERSION} is known here")
+def _check(version: int, known: int = _VERSION) -> None:
+    if version != known:
+        raise BatchCorrupt(f"a page of an export has the layout {version}; {known} is known here")
 
 
 def headers_at(data: bytes, at: int) -> tuple[Headers, int]:

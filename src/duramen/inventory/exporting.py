@@ -1,12 +1,15 @@
 """Pages of all topics that a shard has created, as stored in its view, and the directory. Pure."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from duramen.base.ports import StateRows
+from duramen.base.settings import config_text
 from duramen.codec.exports import TopicsPage
 from duramen.inventory.directory import Directory
-from duramen.inventory.events import NamespacePut, TenantPut
-from duramen.inventory.rows import NEXT_KEY, body_key, body_row, names_of_body, place_key, place_of
+from duramen.inventory.events import NamespacePut, Policies, TenantPut
+from duramen.inventory.policies import read_policies
+from duramen.inventory.rows import NEXT_KEY, body_key, body_row, names_of_body, place_key, place_of, topic_policies_key
 
 __all__ = ["DirectoryExport", "directory_export", "next_sequence", "topics_page"]
 
@@ -18,14 +21,20 @@ class DirectoryExport(NamedTuple):
 
     tenants: list[TenantPut]
     namespaces: list[NamespacePut]
+    tenant_policies: list[dict[str, str]]
+    """What is set on each tenant and its account, the nearest value of each policy."""
+    namespace_policies: list[dict[str, str]]
+    """The same of each namespace."""
 
 
-def topics_page(rows: StateRows, first: int, end: int, max_bytes: int, *, names: bool = True) -> TopicsPage:
+def topics_page(
+    rows: StateRows, first: int, end: int, max_bytes: int, *, names: bool = True, policies: bool = False
+) -> TopicsPage:  # fmt: skip
     """Some of the topics that were made together up to a sequence with `first <= sequence < end`.
 
-    Without `names` it has none but those of topics that were moved.
+    Without `names` it has none but those of topics that were moved, and without `policies` none of these.
     """
-    page = TopicsPage([], [], [], [], [], [], [], None)
+    page = TopicsPage([], [], [], [], [], [], [], None, [], [])
     size = topics = 0
     for key, value in rows.scan(body_key(first), body_key(end)):
         if size >= max_bytes or topics >= _MOST_TOPICS:
@@ -48,7 +57,19 @@ def topics_page(rows: StateRows, first: int, end: int, max_bytes: int, *, names:
             page.moved.append(int.from_bytes(key[1:], "big"))
             page.moved_namespaces.append(namespace)
             page.moved_names.append(name)
+        first_key, end_key = topic_policies_key(begin), topic_policies_key(page.lasts[-1] + 1)
+        for key, value in rows.scan(first_key, end_key) if policies else ():
+            page.with_policies.append(int.from_bytes(key[1:], "big"))
+            page.own_policies.append(_in_force([read_policies(value)]))
     return page
+
+
+def _in_force(chain: Iterable[Policies]) -> dict[str, str]:
+    """The nearest value of each policy, as text; `chain` has what is set, the nearest level first."""
+    found = dict[str, bool | int | str]()
+    for own in chain:
+        found = own | found
+    return {name: config_text(value) for name, value in sorted(found.items())}
 
 
 def next_sequence(rows: StateRows) -> int:
@@ -60,4 +81,11 @@ def directory_export(rows: StateRows) -> DirectoryExport:
     """The tenants and namespaces that the rows of shard 0 have."""
     found = Directory()
     found.load(rows)
-    return DirectoryExport(found.every_tenant(), found.every_namespace())
+    tenants, namespaces = found.every_tenant(), found.every_namespace()
+    of_tenants = [found.policies.chain(0, one.id, one.account) for one in tenants]
+    of_namespaces = [found.policies_of(one.id) for one in namespaces]
+    return DirectoryExport(
+        tenants, namespaces,
+        [_in_force(own for _, own in chain) for chain in of_tenants],
+        [_in_force(own for _, own in chain) for chain in of_namespaces],
+    )  # fmt: skip

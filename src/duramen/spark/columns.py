@@ -63,15 +63,16 @@ _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
     "state": ("STRING", pa.string()),
     "created_at": ("TIMESTAMP", TIMESTAMP_TYPE),
     "labels": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
+    "policies": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
 }
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """Every column that records have; `headers`, the last, only where it is asked for."""
 QUEUE_COLUMNS: Final = ("queue", "position", "version", "key", "value", "headers", "enqueued_at")
 """What entries of queues have."""
 INVENTORY_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "topics": ("id", "name", "tenant", "namespace", "account", "state"),
-    "namespaces": ("id", "name", "tenant", "account", "created_at", "labels"),
-    "tenants": ("id", "name", "account", "created_at", "labels"),
+    "topics": ("id", "name", "tenant", "namespace", "account", "state", "policies"),
+    "namespaces": ("id", "name", "tenant", "account", "created_at", "labels", "policies"),
+    "tenants": ("id", "name", "account", "created_at", "labels", "policies"),
 }
 """What the tables of the inventory have."""
 

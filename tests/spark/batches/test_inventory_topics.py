@@ -1,6 +1,7 @@
 """Topics of an export as Arrow, beside what the rows of their shard say one by one."""
 
 import random
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given, settings
@@ -10,11 +11,19 @@ from tests.examples import examples
 from duramen.codec.batch import DecodedRecord
 from duramen.codec.exports import encode_topics_page, read_topics_page
 from duramen.inventory.changes import changes
-from duramen.inventory.events import InventoryEvent, TopicPlaced, TopicsCreated, encode_event
+from duramen.inventory.events import (
+    InventoryEvent,
+    Policies,
+    TopicPlaced,
+    TopicPoliciesPut,
+    TopicsCreated,
+    encode_event,
+)
 from duramen.inventory.exporting import next_sequence, topics_page
 from duramen.inventory.ids import TopicKey, topic_id
 from duramen.inventory.packing import pack_names
-from duramen.inventory.rows import current_place
+from duramen.inventory.policies import read_policies
+from duramen.inventory.rows import current_place, topic_policies_key
 from duramen.sim.machine.views import MemoryViewStore
 from duramen.spark.batches.inventory_topics import Namespaces, topics_of
 from duramen.spark.columns import INVENTORY_COLUMNS
@@ -22,7 +31,11 @@ from duramen.spark.columns import INVENTORY_COLUMNS
 INVENTORY = UUID(int=7)
 SHARD = 3
 IDS = str(topic_id(INVENTORY, TopicKey(SHARD, 0)))[:26]
-NAMESPACES = [(1, "dev", "acme", "default"), (2, "prod", "acme", "default"), (5, "zoë", "bolt", "other")]  # 3, 4: gone
+NAMESPACES: list[tuple[int, str, str, str, dict[str, str]]] = [
+    (1, "dev", "acme", "default", {"quota.topics": "7"}),
+    (2, "prod", "acme", "default", {}),
+    (5, "zoë", "bolt", "other", {"producer_byte_rate": "1", "quota.topics": "9"}),
+]  # 3, 4: gone
 
 
 def shard(seed: int, events: int) -> MemoryViewStore:
@@ -36,6 +49,9 @@ def shard(seed: int, events: int) -> MemoryViewStore:
             names = sorted(name.encode() for name in some)
             alone = chance.random() < 0.5
             event = TopicsCreated(chance.randint(1, 5), known, len(names), pack_names(names), alone)
+        elif chance.random() < 0.3:
+            rate: Policies = {} if chance.random() < 0.2 else {"producer_byte_rate": chance.randint(1, 99)}
+            event = TopicPoliciesPut(chance.randrange(known), rate, 1, b"")
         else:
             name = None if chance.random() < 0.3 else b"moved-%d" % offset
             event = TopicPlaced(chance.randrange(known), chance.randint(1, 5), name)
@@ -46,12 +62,12 @@ def shard(seed: int, events: int) -> MemoryViewStore:
     return rows
 
 
-def exported(rows: MemoryViewStore, edges: list[int], max_bytes: int) -> list[tuple[str, ...]]:
-    found, namespaces = list[tuple[str, ...]](), Namespaces.of(NAMESPACES)
+def exported(rows: MemoryViewStore, edges: list[int], max_bytes: int) -> list[tuple[Any, ...]]:
+    found, namespaces = list[tuple[Any, ...]](), Namespaces.of(NAMESPACES)
     for low, end in zip([0, *edges], [*edges, next_sequence(rows)], strict=True):
         first: int | None = low
         while first is not None:
-            page = read_topics_page(encode_topics_page(topics_page(rows, first, end, max_bytes)))
+            page = read_topics_page(encode_topics_page(topics_page(rows, first, end, max_bytes, policies=True)))
             first = None if page.after is None else page.after + 1
             if page.lasts:
                 batch = topics_of(page, IDS, namespaces, INVENTORY_COLUMNS["topics"])
@@ -64,15 +80,17 @@ def exported(rows: MemoryViewStore, edges: list[int], max_bytes: int) -> list[tu
 def test_topics_are_those_that_their_shard_has(seed: int, events: int, edges: set[int], max_bytes: int) -> None:
     rows = shard(seed, events)
     names = {one[0]: one[1:] for one in NAMESPACES}
-    expected = list[tuple[str, ...]]()
+    expected = list[tuple[Any, ...]]()
     for sequence in range(next_sequence(rows)):
         place = current_place(rows, sequence)
         if place.namespace in names:
-            namespace, tenant, account = names[place.namespace]
+            namespace, tenant, account, policies = names[place.namespace]
+            own = read_policies(rows.get(topic_policies_key(sequence)))
+            policies = policies | {name: str(value) for name, value in own.items()}
             moved = rows.get(b"m" + sequence.to_bytes(5, "big")) is not None
             id_ = str(topic_id(INVENTORY, TopicKey(SHARD, sequence)))
             state = "moved" if moved else "created"
-            expected.append((id_, place.name.decode(), tenant, namespace, account, state))
+            expected.append((id_, place.name.decode(), tenant, namespace, account, state, [*policies.items()]))
     nameless = topics_page(rows, 0, next_sequence(rows), 1 << 30, names=False)
     if nameless.lasts:
         found = topics_of(nameless, IDS, Namespaces.of(NAMESPACES), ("tenant", "id")).to_pylist()

@@ -118,14 +118,23 @@ def _made(call: Call) -> Stream:
 async def _directory(call: Call) -> DirectoryInfo:
     found = await _read(call, _made(call), DIRECTORY_SHARD, call.path["export"], directory_export)
     return DirectoryInfo(
-        [ExportedTenant(one.id, one.name, one.account, one.created_ms, one.labels) for one in found.tenants],
-        [ExportedNamespace(one.id, one.tenant, one.name, one.created_ms, one.labels) for one in found.namespaces],
+        [
+            ExportedTenant(one.id, one.name, one.account, one.created_ms, one.labels, policies)
+            for one, policies in zip(found.tenants, found.tenant_policies, strict=True)
+        ],
+        [
+            ExportedNamespace(one.id, one.tenant, one.name, one.created_ms, one.labels, policies)
+            for one, policies in zip(found.namespaces, found.namespace_policies, strict=True)
+        ],
     )
 
 
 async def _topics(call: Call, query: TopicsExportQuery) -> Response:
     def read(rows: StateRows) -> bytes:
-        return encode_topics_page(topics_page(rows, query.first, query.end, query.max_bytes, names=query.names))
+        page = topics_page(
+            rows, query.first, query.end, query.max_bytes, names=query.names, policies=query.policies
+        )  # fmt: skip
+        return encode_topics_page(page)
 
     return Response(await _read(call, _made(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
 

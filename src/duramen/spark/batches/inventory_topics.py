@@ -1,6 +1,6 @@
 """Topics of the inventory from pages of an export, as Arrow; only moved topics take a step each."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ _LINE_END: Final = 10
 _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SEQUENCE_SHIFTS: Final = np.arange(36, -4, -4, dtype=np.int64)  # of the ten last digits of an id
 _CREATED, _MOVED = "created", "moved"
+_POLICIES: Final = arrow_schema(["policies"]).field(0).type
 
 _Numbers = NDArray[np.int64]
 
@@ -27,15 +28,16 @@ class Namespaces(NamedTuple):
     names: pa.Array
     tenants: pa.Array
     accounts: pa.Array
+    policies: pa.Array
 
     @classmethod
-    def of(cls, found: Collection[tuple[int, str, str, str]]) -> "Namespaces":
-        """Of the ids, names, tenants and accounts of namespaces."""
+    def of(cls, found: Collection[tuple[int, str, str, str, Mapping[str, str]]]) -> "Namespaces":
+        """Of the ids, names, tenants, accounts and policies of namespaces."""
         numbers = np.full(max((one[0] for one in found), default=0) + 1, -1, np.int64)
         for number, one in enumerate(found):
             numbers[one[0]] = number
         names, tenants, accounts = (pa.array([one[field] for one in found], pa.string()) for field in (1, 2, 3))
-        return cls(numbers, names, tenants, accounts)
+        return cls(numbers, names, tenants, accounts, _maps([one[4] for one in found]))
 
     def number_of(self, ids: _Numbers) -> _Numbers:
         """The numbers of namespaces; -1 of those that are gone."""
@@ -67,6 +69,16 @@ def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Colle
         is_moved[moved] = 1
         return pa.array([_CREATED, _MOVED], pa.string()).take(pa.array(is_moved[kept]))
 
+    def policies() -> pa.Array:
+        of_namespaces = namespaces.policies.take(index)
+        places = np.searchsorted(sequences[kept], np.array(page.with_policies, np.int64))
+        own = {
+            int(place): dict(of_namespaces[int(place)].as_py()) | changed
+            for place, sequence, changed in zip(places, page.with_policies, page.own_policies, strict=True)
+            if place < len(kept) and sequences[kept[place]] == sequence
+        }
+        return _replaced(of_namespaces, np.array([*own], np.int64), _maps([*own.values()]))
+
     makers: Mapping[str, Any] = {
         "id": lambda: _ids(ids, sequences[kept]),
         "name": name,
@@ -74,6 +86,7 @@ def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Colle
         "namespace": lambda: namespaces.names.take(index),
         "account": lambda: namespaces.accounts.take(index),
         "state": state,
+        "policies": policies,
     }
     return pa.RecordBatch.from_arrays([makers[column]() for column in columns], schema=arrow_schema([*columns]))
 
@@ -89,12 +102,20 @@ def _names(page: TopicsPage, moved: _Numbers) -> pa.Array:
     count = len(edges) - 1
     both = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(text)])
     names = both.take(pa.array(np.arange(0, count, 2, dtype=np.int32))).cast(pa.string())
-    if not len(moved):
-        return names
-    places = np.arange(len(names))
-    places[moved] = len(names) + np.arange(len(moved))
-    others = pa.array([name.decode() for name in page.moved_names], pa.string())
-    return pa.concat_arrays([names, others]).take(pa.array(places))
+    return _replaced(names, moved, pa.array([name.decode() for name in page.moved_names], pa.string()))
+
+
+def _replaced(found: pa.Array, places: _Numbers, others: pa.Array) -> pa.Array:
+    """An array with others in some places."""
+    if not len(places):
+        return found
+    taken = np.arange(len(found))
+    taken[places] = len(found) + np.arange(len(places))
+    return pa.concat_arrays([found, others]).take(pa.array(taken))
+
+
+def _maps(found: Sequence[Mapping[str, str]]) -> pa.Array:
+    return pa.array([[*one.items()] for one in found], _POLICIES)
 
 
 def _ids(begin: str, sequences: _Numbers) -> pa.Array:

@@ -191,9 +191,12 @@ class InventoryReader(_ExportReader):
     def _topics(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
         namespaces = _namespaces(self._node, part.path)
         first: int | None = int(part.first)
-        names = "true" if "name" in self._columns else "false"
+        wanted = {
+            "names": "true" if "name" in self._columns else "false",
+            "policies": "true" if "policies" in self._columns else "false",
+        }  # fmt: skip
         while first is not None:
-            asked = {"shard": part.shard, "first": first, "end": part.end, "max_bytes": _PAGE_BYTES, "names": names}
+            asked = {"shard": part.shard, "first": first, "end": part.end, "max_bytes": _PAGE_BYTES, **wanted}
             page = read_topics_page(self._node.page(f"{part.path}/topics", asked))
             first = None if page.after is None else page.after + 1
             if page.lasts:
@@ -205,7 +208,8 @@ class InventoryReader(_ExportReader):
         rows = [
             {
                 "id": str(one["id"]), "name": one["name"], "created_at": one["created_at_ms"] * 1000,
-                "labels": [*one["labels"].items()], "account": one["account"] if "account" in one
+                "labels": [*one["labels"].items()], "policies": [*one["policies"].items()],
+                "account": one["account"] if "account" in one
                 else tenants[one["tenant"]]["account"], "tenant": tenants.get(one.get("tenant"), one)["name"],
             }
             for one in found[self._table]
@@ -220,7 +224,13 @@ def _namespaces(node: _Node, path: str) -> Namespaces:
     tenants = {one["id"]: one for one in found["tenants"]}
     return Namespaces.of(
         [
-            (one["id"], one["name"], tenants[one["tenant"]]["name"], tenants[one["tenant"]]["account"])
+            (
+                one["id"],
+                one["name"],
+                tenants[one["tenant"]]["name"],
+                tenants[one["tenant"]]["account"],
+                one["policies"],
+            )
             for one in found["namespaces"]
         ]
     )

@@ -57,26 +57,29 @@ class TopicsExportQuery(msgspec.Struct):
     end: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The sequence behind the last")] = _LAST_SEQUENCE
     max_bytes: _Bytes = 4 << 20
     names: Annotated[bool, Meta(description="Whether the topics' names are wanted")] = True
+    policies: Annotated[bool, Meta(description="Whether the topics' own policies are wanted")] = False
 
 
 class ExportedTenant(msgspec.Struct):
-    """A tenant."""
+    """A tenant; `policies` are set on it or on its account."""
 
     id: int
     name: str
     account: str
     created_at_ms: int
     labels: dict[str, str]
+    policies: dict[str, str]
 
 
 class ExportedNamespace(msgspec.Struct):
-    """A namespace of the tenant with the id `tenant`."""
+    """A namespace of the tenant with the id `tenant`; `policies` are set on it, its tenant or its account."""
 
     id: int
     tenant: int
     name: str
     created_at_ms: int
     labels: dict[str, str]
+    policies: dict[str, str]
 
 
 class DirectoryInfo(msgspec.Struct):
