@@ -87,7 +87,7 @@ def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -
     encoded = [name.encode() for name in expected]
     assert [name for name, _ in values_by_name(shard.rows, NAMESPACE, b"")] == encoded
     assert [name for name, _ in values_by_name(shard.rows, NAMESPACE, encoded[33], encoded[777])] == encoded[33:777]
-    values = values_of_names(shard.rows, NAMESPACE, [*encoded, b"topic-0000x", b"a", b"zz"])
+    values = values_of_names(shard.rows, [(NAMESPACE, name) for name in (*encoded, b"topic-0000x", b"a", b"zz")])
     assert None not in values[:-3]
     assert values[-3:] == [None, None, None]
     assert len(set(values[:-3])) == 1200  # a sequence each

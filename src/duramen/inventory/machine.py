@@ -448,5 +448,5 @@ def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[by
                 break
         else:
             return there.intersection(names) if there else there
-    values = values_of_names(rows, namespace, names)
+    values = values_of_names(rows, [(namespace, name) for name in names])
     return {name for name, value in zip(names, values, strict=True) if value is not None}

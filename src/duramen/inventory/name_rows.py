@@ -1,5 +1,6 @@
 """The row of each name, which has one of its own or is in a block of names that were created together. Pure."""
 
+from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 
@@ -81,18 +82,25 @@ def _own_and_block(
     rows: StateRows, namespace: int, name: bytes, *, both: bool = False
 ) -> tuple[bytes | None, bytes | None]:
     """The row of a name's own, and what a block has for it: where there is no such row, or that of `both` is asked."""
-    known = rows.known_names.get((namespace, name)) if isinstance(rows, RowsReadAhead) else None
+    known = rows.known_names.get((namespace, name)) if type(rows) is RowsReadAhead else None
     if known is not None:
         return known
     own = rows.get(name_key(namespace, name))
     return own, in_block(rows, namespace, name) if both or own is None else None
 
 
-def values_of_names(rows: StateRows, namespace: int, names: Sequence[bytes]) -> list[bytes | None]:
-    """The values of names' rows, in their order; None: there is none."""
-    own = rows.get_many([*map(name_key(namespace, b"").__add__, names)])
-    others = iter(in_blocks(rows, namespace, [name for name, value in zip(names, own, strict=True) if value is None]))
-    return [next(others) if value is None else value or None for value in own]
+def values_of_names(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list[bytes | None]:
+    """The values of the rows of names in namespaces, in their order; None: there is none."""
+    own = rows.get_many([name_key(*one) for one in names])
+    others = defaultdict[int, list[bytes]](list)
+    for (namespace, name), value in zip(names, own, strict=True):
+        if value is None:
+            others[namespace].append(name)
+    blocks = {namespace: iter(in_blocks(rows, namespace, some)) for namespace, some in others.items()}
+    return [
+        next(blocks[namespace]) if value is None else value or None
+        for (namespace, _), value in zip(names, own, strict=True)
+    ]
 
 
 class RowsReadAhead(StateRows):

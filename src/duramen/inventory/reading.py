@@ -51,15 +51,19 @@ class InventoryRows:
 
     def find_many(self, namespace: int, names: Sequence[bytes]) -> list[TopicName | None]:
         """What names lead to, in their order; None: nothing."""
+        return self.find_all([(namespace, name) for name in names])
+
+    def find_all(self, names: Sequence[tuple[int, bytes]]) -> list[TopicName | None]:
+        """What names in namespaces lead to, in their order; None: nothing."""
         found: list[TopicName | None] = [None] * len(names)
         by_shard = [list[int]() for _ in self._shards]
-        for at, name in enumerate(names):
-            by_shard[shard_of(namespace, name, len(self._shards))].append(at)
+        for at, one in enumerate(names):
+            by_shard[shard_of(*one, len(self._shards))].append(at)
         for shard, places in enumerate(by_shard):
-            values = values_of_names(self._shards[shard], namespace, [names[at] for at in places])
+            values = values_of_names(self._shards[shard], [names[at] for at in places])
             for at, value in zip(places, values, strict=True):
                 if value is not None:
-                    found[at] = self._counted(namespace, names[at], name_row(value, shard))
+                    found[at] = self._counted(*names[at], name_row(value, shard))
         return found
 
     def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:

@@ -4,7 +4,7 @@ Operations not defined here are refused on them: a handler that does not know li
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -86,3 +86,6 @@ class LightTopics(Protocol):
 
     def find(self, key: str | UUID) -> LightTopic | None:
         """The topic of that name or id, where no stream has it."""
+
+    def find_many(self, keys: Collection[str | UUID]) -> Mapping[str | UUID, LightTopic]:
+        """Those of these names and ids that there are, where no stream has them: looked up together."""

@@ -5,7 +5,7 @@ names has its own topic id, because clients treat two names with one id as corru
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from hashlib import blake2b
 from typing import Final, TypeVar
@@ -31,7 +31,7 @@ from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_reco
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
 from duramen.coordinators.group.topics import LASTING
-from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
+from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.inventory.names import TopicPath, kafka_path
@@ -63,7 +63,7 @@ __all__ = ["QueueTopic", "QueueTopics"]
 _T = TypeVar("_T")
 
 _KNOWN_IDS: Final = 100_000
-_FOUND: Final = 20_000
+_KNOWN_TOPICS: Final = 20_000
 _SEARCHED_AT_ONCE: Final = 1000
 _SHOWN_RECORDS: Final = 1000
 
@@ -88,7 +88,7 @@ class QueueTopics:
         self._ids: OrderedDict[UUID, str] = OrderedDict()
         self._told: OrderedDict[UUID, int] = OrderedDict()  # leader epochs in which the leaders were told of topics
         self._position = ""
-        self._found: dict[str, QueueTopic] = {}
+        self._known: dict[str, QueueTopic] = {}
         """Topics of the inventory as it is at `_position`."""
         self.account = broker.settings.text("inventory.account")
         broker.streams.listeners.append(self._changed)
@@ -134,46 +134,58 @@ class QueueTopics:
             return self._by_lasting_id(key)
         return self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
 
-    def _by_name(self, name: str) -> "QueueTopic | None":
+    def find_many(self, keys: Collection[str | UUID]) -> dict[str | UUID, "QueueTopic"]:
+        """As of `LightTopics`."""
+        if not self._spaces and not self.broker.inventory.is_made:
+            return {}
+        found, paths = dict[str | UUID, QueueTopic](), dict[str, TopicPath]()
+        for key in keys:
+            path = kafka_path(key) if isinstance(key, str) and self._space_of(key) is None else None
+            if isinstance(key, str) and path is not None:
+                paths[key] = path
+            elif (topic := self.find(key)) is not None:
+                found[key] = topic
+        return found | self._of_inventory(paths)
+
+    def _space_of(self, name: str) -> tuple[Stream, int] | None:
+        """The space whose prefix a name begins with, and how long that is."""
         for length in self._lengths:
             space = self._spaces.get(name[:length])
-            if space is None:
-                continue
-            try:
-                check_name(name)
-            except NameInvalid:
-                return None
-            queue = name[length:].encode()
-            if 1 <= len(queue) <= LONGEST_NAME_BYTES:
-                return self._topic(name, space, queue)
-        path = kafka_path(name)
-        return None if path is None else self._of_inventory(name, path)
+            if space is not None and 1 <= len(name[length:].encode()) <= LONGEST_NAME_BYTES:
+                return space, length
+        return None
 
-    def _of_inventory(self, name: str, path: TopicPath) -> "QueueTopic | None":
+    def _by_name(self, name: str) -> "QueueTopic | None":
+        found = self._space_of(name)
+        if found is not None:
+            space, length = found
+            return self._topic(name, space, name[length:].encode()) if _is_name(name) else None
+        path = kafka_path(name)
+        return None if path is None else self._of_inventory({name: path}).get(name)
+
+    def _of_inventory(self, paths: Mapping[str, TopicPath]) -> "dict[str, QueueTopic]":
+        """The topics of the inventory that have names now."""
         inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
         if space is None or not self.broker.alone:
-            return None  # on a cluster the shards are asked first
+            return {}  # on a cluster the shards are asked first
         position = inventory.position
         if position != self._position:
             self._position = position
-            self._found.clear()
-        known = self._found.get(name)
-        if known is not None:
-            return known
-        found = self._look_up(name, path, inventory)
-        if found is not None:
-            if len(self._found) >= _FOUND:
-                self._found.clear()
-            self._found[name] = found
-        return found
-
-    def _look_up(self, name: str, path: TopicPath, inventory: Inventory) -> "QueueTopic | None":
+            self._known.clear()
+        known = {name: self._known[name] for name in paths if name in self._known}
+        names = [name for name in paths if name not in known and _is_name(name)]
         try:
-            check_name(name)
-            (found,) = inventory.lookup(self.account, path.tenant, path.namespace, [path.topic])
+            found = inventory.lookup_paths(self.account, [paths[name] for name in names])
         except DuramenError:
-            return None
-        return None if found is None else self.topic_of(name, found)
+            return known
+        made = {
+            name: topic for name, one in zip(names, found, strict=True)
+            if one is not None and (topic := self.topic_of(name, one)) is not None
+        }  # fmt: skip
+        if len(self._known) + len(made) > _KNOWN_TOPICS:
+            self._known.clear()
+        self._known.update(made)
+        return known | made
 
     def _by_lasting_id(self, id_: LastingId) -> "QueueTopic | None":
         if not self.broker.alone:
@@ -226,6 +238,14 @@ class QueueTopics:
             if found is not None:
                 return found
         return None
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except NameInvalid:
+        return False
+    return True
 
 
 class QueueTopic(LightTopic):

@@ -87,6 +87,12 @@ class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
         found = self._streams.get(key)
         return found if found is not None else self._light.find(key) or default
 
+    def look_up(self, keys: Collection[TopicKey]) -> dict[TopicKey, Topic | LightTopic]:
+        """Those of the topics that exist: one look-up for all light ones."""
+        found: dict[TopicKey, Topic | LightTopic] = {key: self._streams[key] for key in keys if key in self._streams}
+        found.update(self._light.find_many([key for key in keys if key not in found]))
+        return found
+
     def __getitem__(self, key: TopicKey) -> Topic | LightTopic:
         found = self._streams.get(key) or self._light.find(key)
         if found is None:
@@ -113,8 +119,8 @@ class TopicResolver(StreamResolver):
         return self._all
 
     def known(self, keys: Collection[TopicKey]) -> Found:
-        """Look each of them up."""
-        return {key: found for key in keys if (found := self._all.get(key)) is not None}
+        """Look them up."""
+        return self._all.look_up(keys)
 
 
 class ResolvedTopics:
@@ -126,6 +132,12 @@ class ResolvedTopics:
         """`errors` say why the request gets some of the topics that it names not; they count where both have one."""
         self._found = found
         self._errors = errors
+
+    def looked_up(self, keys: Collection[TopicKey]) -> "ResolvedTopics":
+        """The same of these topics alone, which are looked up together."""
+        if isinstance(self._found, _AllTopics):
+            return ResolvedTopics(self._found.look_up(keys), self._errors)
+        return self
 
     def find(self, key: TopicKey) -> Topic | None:
         """The stream; None where `error` says why not: a light topic is only for those who ask with `light`."""

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from duramen.base.errors import (
     DuramenError,
+    NamespaceNotFound,
     StorageFailed,
     TenantNotFound,
     TopicAliasCycle,
@@ -354,6 +355,21 @@ class Inventory:
             None if one is None else self._found(TopicPath(tenant, namespace, name), where.id, one)
             for name, one in zip(names, found, strict=True)
         ]  # fmt: skip
+
+    def lookup_paths(self, account: str, paths: Sequence[TopicPath]) -> list[FoundTopic | None]:
+        """What paths lead to; None where there is no such topic, namespace or tenant. Raises CoordinatorLoading."""
+        directory, numbers = self._shards.directory(), dict[tuple[str, str], int]()
+        for tenant, namespace in {(path.tenant, path.namespace) for path in paths}:
+            try:
+                numbers[tenant, namespace] = directory.namespace(account, tenant, namespace).id
+            except (TenantNotFound, NamespaceNotFound):
+                numbers[tenant, namespace] = 0
+        names = [(numbers[path.tenant, path.namespace], path.topic.encode(errors="replace")) for path in paths]
+        found = self._shards.rows().find_all(names) if paths else []
+        return [
+            None if one is None else self._found(path, number, one)
+            for path, (number, _), one in zip(paths, names, found, strict=True)
+        ]
 
     def _found(self, path: TopicPath, namespace: int, found: TopicName) -> FoundTopic:
         lasting_id = topic_id(self._shards.inventory_id, found.key)

@@ -152,10 +152,11 @@ def _names_none(asked: ApiNeeds) -> bool:
 def names(asked: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that are asked for, by name or by id."""
     wanted = () if _names_none(asked) else asked.request["topics"]
-    return [
-        topic["topic_id"] if topic["name"] is None or topic["topic_id"] != _NULL_ID else topic["name"]
-        for topic in wanted
-    ]
+    return [_key(topic["name"], topic["topic_id"]) for topic in wanted]
+
+
+def _key(name: str | None, topic_id: UUID) -> TopicKey:
+    return topic_id if name is None or topic_id != _NULL_ID else name
 
 
 def listed(asked: ApiNeeds) -> Iterable[str]:
@@ -197,38 +198,40 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
         return
     keys = list(dict.fromkeys((topic["name"], topic["topic_id"]) for topic in wanted))
     if exchange.version < _BY_ID and any(name is None or topic_id != _NULL_ID for name, topic_id in keys):
-        topics = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
-        exchange.reply({"topics": topics, "controller_id": -1, "cluster_id": None})
+        refused = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
+        exchange.reply({"topics": refused, "controller_id": -1, "cluster_id": None})
         return
     may_create = request["allow_auto_topic_creation"] is not False
+    topics = admitted.topics.looked_up([_key(*one) for one in keys])
     asked = _Asked(context, exchange, request, len(keys))
     for at, (name, topic_id) in enumerate(keys):
         put = partial(asked.put, at)
         if name is None or topic_id != _NULL_ID:
-            stream = admitted.topics.find(topic_id)
-            light = None if stream is not None else admitted.topics.light(topic_id)
+            stream = topics.find(topic_id)
+            light = None if stream is not None else topics.light(topic_id)
             if stream is not None:
                 put(_topic(context, stream))
             elif light is not None:
                 put(_light_topic(context, light))
             else:
-                put(_missing(None, topic_id, absence(admitted.topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
+                put(_missing(None, topic_id, absence(topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
-            _by_name(context, exchange, name, put, may_create=may_create)
+            _by_name(context, exchange, topics, name, put, may_create=may_create)
 
 
 def _by_name(
-    context: Context, exchange: Exchange, name: str, put: Callable[[Message], None], *, may_create: bool
+    context: Context, exchange: Exchange, topics: ResolvedTopics, name: str, put: Callable[[Message], None], *,
+    may_create: bool,
 ) -> None:  # fmt: skip
-    topics = exchange.admitted.topics
     stream = topics.find(name)
     light = None if stream is not None else topics.light(name)
+    if light is not None:
+        put(_light_topic(context, light))
+        return
     creates = may_create and isinstance(topics.error(name), StreamNotFound) and _creates(context, name)
     refusal = exchange.admitted.refusal(_CREATE, name) if creates else None
     if stream is not None:
         put(_topic(context, stream))
-    elif light is not None:
-        put(_light_topic(context, light))
     elif refusal is not None:
         put(_missing(name, _NULL_ID, error_code(refusal)))
     elif creates:
