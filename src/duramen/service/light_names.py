@@ -5,17 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
+from duramen.base.errors import DuramenError, NameInvalid, RequestInvalid, StreamNotFound, TopicNotFound
 from duramen.base.patterns import literal_prefix
+from duramen.broker.list_offsets import PartitionBounds
+from duramen.broker.partition import EARLIEST
 from duramen.broker.streams import Stream
-from duramen.coordinators.group.topics import LASTING, LightFound, LightLag
+from duramen.coordinators.group.topics import LASTING, BoundsDone, LightFound, LightLag
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
-from duramen.service.light_topics import LastingId
+from duramen.service.light_topics import LastingId, OffsetDone
 
 __all__ = ["KNOWN_NAMES", "MOST_LISTED", "InventoryTopicNames", "LightTopicFinder", "kafka_names", "namespace_of"]
 
@@ -23,6 +25,7 @@ MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
 KNOWN_NAMES: Final = 100_000
 _PAGE: Final = 1000
+_MOST_LAST: Final = 10_000  # records that are counted, some times over
 
 
 class _FoundTopic(Protocol):
@@ -36,6 +39,8 @@ class _FoundTopic(Protocol):
     def id(self) -> UUID: ...
 
     def behind(self, offset: int, most: int) -> tuple[int, int, int, int]: ...
+
+    def find_offset(self, timestamp: int, done: OffsetDone) -> None: ...
 
 
 class LightTopicFinder(Protocol):
@@ -136,6 +141,30 @@ class InventoryTopicNames:
         del most
         done([None] * len(wanted))
 
+    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
+        """As of `LightTopicNames`."""
+        topic = self._topics.find(name)
+        if topic is None:
+            done(StreamNotFound(f"there is no topic {name}"))
+            return
+        if last > _MOST_LAST:
+            done(RequestInvalid(f"the last {last} records of {name} are more than {_MOST_LAST:,}: give a time"))
+            return
+
+        def found(offset: int, timestamp: int, error: DuramenError | OSError | None) -> None:
+            del timestamp
+            try:
+                if isinstance(error, DuramenError):
+                    raise error
+                start, end, _, _ = topic.behind(0, 1)
+                since = _last_from(topic, start, end, last) if last >= 0 else offset
+            except DuramenError as refused:
+                done(refused)
+            else:
+                done(PartitionBounds(start, end, since))
+
+        topic.find_offset(since_ms if since_ms >= 0 else EARLIEST, found)
+
     # -- names of many ------------------------------------------------------------------------------
 
     def listed(self) -> list[str]:
@@ -189,3 +218,14 @@ def namespace_of(pattern: str) -> tuple[str, str] | None:
     """The tenant and the namespace that every name begins with which a pattern matches."""
     path = kafka_path(literal_prefix(pattern))
     return None if path is None else (path.tenant, path.namespace)
+
+
+def _last_from(topic: _FoundTopic, start: int, end: int, last: int) -> int:
+    """From which offset on a topic has so many records at most: its offsets have gaps."""
+    while start < end:
+        middle = (start + end) // 2
+        if topic.behind(middle, last + 1)[2] <= last:
+            end = middle
+        else:
+            start = middle + 1
+    return start

@@ -224,6 +224,39 @@ def test_offsets_follow_the_topic_whatever_it_is_called(acme: NodeProcess) -> No
     assert {topic.removeprefix("-") for topic in _stored(acme, "offsets")} == {stored}
 
 
+def test_offsets_of_light_topics_are_reset_by_names(acme: NodeProcess) -> None:
+    topic = "acme.prod.reset.b"
+    admin = AdminClient({"bootstrap.servers": acme.kafka})
+    space = NewTopic("resetting", 1, config={"kind": "queues", "queue.topic.prefix": "r."})
+    admin.create_topics([space])["resetting"].result(60)
+    with Asking(acme) as asking, duramen.connect(acme.http) as client:
+        offsets = Offsets(asking, "reset")
+
+        def reset(to: str, **more: Any) -> list[tuple[str, int | None, int]]:
+            return [(one.stream, one.before, one.after) for one in client.groups.reset("reset", to, **more)]
+
+        client.inventory.create_topics("acme/prod", ["reset.a", "reset.b-other"])
+        # Records of another topic may lie between: their offsets are of the shard.
+        records = [Record(b"%d" % number, timestamp_ms=1000 + number) for number in range(10)]
+        places = [one.offset for one in CONFLUENT.produce(acme.kafka, "acme.prod.reset.a", records)]
+        queued = [one.offset for one in CONFLUENT.produce(acme.kafka, "r.mail", records)]
+        assert offsets.commit("acme.prod.reset.a", places[4]) == 0
+        client.inventory.move_topic("acme/prod/reset.a", "acme/prod/reset.b")
+        assert reset("start") == [(topic, places[4], places[0])]
+        assert offsets.fetch() == {topic: places[0]}
+        assert reset("-3") == [(topic, places[0], places[7])]
+        assert reset("@1006", streams=[topic, "r.mail"]) == [
+            (topic, places[7], places[6]), ("r.mail", None, queued[6]),
+        ]  # fmt: skip
+        assert reset("end", streams=[topic], partition=0) == [(topic, places[6], places[9] + 1)]
+        assert offsets.fetch() == {topic: places[9] + 1, "r.mail": queued[6]}
+        for streams, partition in (["acme.prod.nothing"], None), ([topic], 1):
+            with pytest.raises(duramen.errors.StreamNotFound):
+                reset("start", streams=streams, partition=partition)
+        with pytest.raises(duramen.errors.RequestInvalid, match="more than"):
+            reset("-10001", streams=[topic])
+
+
 def test_offsets_go_with_the_namespace_of_their_topic(acme: NodeProcess) -> None:
     with Asking(acme) as asking, duramen.connect(acme.http) as client:
         inventory, offsets = client.inventory, Offsets(asking, "short-lived")

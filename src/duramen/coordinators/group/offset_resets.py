@@ -38,6 +38,15 @@ class PlannedOffsets(NamedTuple):
     after: int
 
 
+class _Target(NamedTuple):
+    """A partition by the name of its topic, and what offsets of that are stored under; light topics have no log."""
+
+    name: str
+    stored: str
+    number: int
+    partition: Partition | None
+
+
 Done = Callable[[list[PlannedOffsets] | DuramenError], None]
 
 
@@ -71,13 +80,32 @@ class Resets:
         except DuramenError as error:
             done(error)
             return
+        found: list[PartitionBounds | DuramenError] = [StreamNotFound("")] * len(targets)
+        left = 1
+
+        def got(places: Sequence[int], bounds: Sequence[PartitionBounds | DuramenError]) -> None:
+            nonlocal left
+            for place, one in zip(places, bounds, strict=True):
+                found[place] = one
+            left -= 1
+            if not left:
+                self._resolved(wish, targets, done, found)
+
+        def got_light(place: int, bounds: PartitionBounds | DuramenError) -> None:
+            got((place,), (bounds,))
+
         since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
         last = wish.to.count if isinstance(wish.to, Last) else -1
+        logs = {at: one.partition for at, one in enumerate(targets) if one.partition is not None}
         wanted = [
             ListOffsetsPartition(partition.place.stream_id.bytes, partition.index, since_ms, last=last)
-            for _, partition in targets
+            for partition in logs.values()
         ]
-        self._bounds.find(wanted, partial(self._resolved, wish, targets, done))
+        for at, one in enumerate(targets):
+            if one.partition is None:
+                left += 1
+                self._groups.topics.bounds(one.name, since_ms, last, partial(got_light, at))
+        self._bounds.find(wanted, partial(got, [*logs]))
 
     def _check_empty(self, wish: OffsetReset) -> None:
         try:
@@ -90,19 +118,26 @@ class Resets:
         if members or described.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
 
-    def _targets(self, wish: OffsetReset) -> list[tuple[str, Partition]]:
-        """The names of topics, live ones too, with their partitions. Raises StreamNotFound."""
+    def _targets(self, wish: OffsetReset) -> list[_Target]:
+        """The partitions of the topics, live and light ones too. Raises StreamNotFound."""
+        topics, found = self._groups.topics, list[_Target]()
         if wish.streams is not None:
-            named = [self._readable(name) for name in dict.fromkeys(wish.streams)]
+            names = [*dict.fromkeys(wish.streams)]
         else:
-            known = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
-            named = [stream for name in known if (stream := self._streams.readable(name)) is not None]
+            stored = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
+            names = [name for name in map(topics.shown, stored) if name is not None]
+        for name in names:
+            if topics.is_light(name):
+                found.append(_Target(name, topics.stored_as(name), 0, None))
+            elif wish.streams is not None or self._streams.readable(name) is not None:
+                stream = self._readable(name)
+                found += [_Target(stream.name, stream.name, one.index, one) for one in stream.partitions]
         if wish.partition is None:
-            return [(stream.name, partition) for stream in named for partition in stream.partitions]
-        index = wish.partition
-        found = [(stream.name, stream.partitions[index]) for stream in named if 0 <= index < len(stream.partitions)]
-        if not found or (wish.streams is not None and len(found) < len(named)):
-            which = ", ".join(stream.name for stream in named) or f"what group {wish.group_id} reads"
+            return found
+        index, there = wish.partition, {one.name for one in found}
+        found = [one for one in found if one.number == index]
+        if not found or (wish.streams is not None and len(found) < len(there)):
+            which = ", ".join(sorted(there)) or f"what group {wish.group_id} reads"
             raise StreamNotFound(f"there is no partition {index} in {which}")
         return found
 
@@ -112,27 +147,28 @@ class Resets:
     def _resolved(
         self,
         wish: OffsetReset,
-        targets: list[tuple[str, Partition]],
+        targets: Sequence[_Target],
         done: Done,
-        found: list[PartitionBounds | DuramenError],
+        found: Sequence[PartitionBounds | DuramenError],
     ) -> None:
-        moves = []
-        for (name, partition), bounds in zip(targets, found, strict=True):
+        moves, keys = list[PlannedOffsets](), list[OffsetKey]()
+        for target, bounds in zip(targets, found, strict=True):
             if isinstance(bounds, DuramenError):
                 done(bounds)
                 return
             after = _resolve(wish.to, bounds)
-            key = OffsetKey(wish.group_id, name, partition.index)
-            committed = self._groups.committed(key)
-            moves.append(
-                PlannedOffsets(key.topic, key.partition, None if committed is None else committed.offset, after)
-            )
+            keys.append(OffsetKey(wish.group_id, target.stored, target.number))
+            committed = self._groups.committed(keys[-1])
+            before = None if committed is None else committed.offset
+            moves.append(PlannedOffsets(target.name, target.number, before, after))
         if wish.dry_run or not moves:
             done(moves)
         else:
-            self._ensure(lambda error: done(error) if error is not None else self._commit(wish, moves, done))
+            self._ensure(lambda error: done(error) if error is not None else self._commit(wish, keys, moves, done))
 
-    def _commit(self, wish: OffsetReset, moves: list[PlannedOffsets], done: Done) -> None:
+    def _commit(
+        self, wish: OffsetReset, keys: Sequence[OffsetKey], moves: list[PlannedOffsets], done: Done
+    ) -> None:  # fmt: skip
         try:
             self._check_empty(wish)  # somebody may have joined meanwhile
         except DuramenError as error:
@@ -140,9 +176,8 @@ class Resets:
             return
         now_ms = self._clock.wall_ms()
         offsets = [
-            (OffsetKey(wish.group_id, move.stream, move.partition), CommittedOffset(move.after, -1, "", now_ms))
-            for move in moves
-        ]
+            (key, CommittedOffset(move.after, -1, "", now_ms)) for key, move in zip(keys, moves, strict=True)
+        ]  # fmt: skip
 
         def committed(results: list[DuramenError | None] | DuramenError) -> None:
             errors = [results] if isinstance(results, DuramenError) else results

@@ -8,12 +8,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.base.ids import StreamId
+from duramen.broker.list_offsets import PartitionBounds
 from duramen.broker.streams import BrokerStreams
 from duramen.groups.topics import GroupTopic
 
-__all__ = ["LASTING", "MOST_COUNTED", "GroupTopics", "LightFound", "LightLag", "LightTopicNames"]
+__all__ = [
+    "LASTING",
+    "MOST_COUNTED",
+    "BoundsDone",
+    "GroupTopics",
+    "LightFound",
+    "LightLag",
+    "LightTopicNames",
+]
 
 LASTING: Final = "~"
 """What the name begins with that offsets of a topic of the inventory are stored under."""
@@ -40,6 +49,9 @@ class LightFound(NamedTuple):
 
     name: str
     lag: LightLag | None
+
+
+BoundsDone = Callable[[PartitionBounds | DuramenError], None]
 
 
 class LightTopicNames(Protocol):
@@ -90,6 +102,9 @@ class LightTopicNames(Protocol):
 
         `done` gets None of what no topic is stored under.
         """
+
+    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
+        """Where a topic begins and ends, and from where on records are as young, or the last so many; -1: not asked."""
 
 
 class GroupTopics:
@@ -176,6 +191,18 @@ class GroupTopics:
             done([None] * len(wanted))
         else:
             self.light.find_behind(wanted, MOST_COUNTED, done)
+
+    def is_light(self, name: str) -> bool:
+        """Whether a light topic has this name now."""
+        light = self.light is not None and self._streams.readable(name) is None
+        return light and self._find(name) is not None
+
+    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
+        """Those of a light topic: see there."""
+        if self.light is None:
+            done(StreamNotFound(f"there is no topic {name}"))
+        else:
+            self.light.bounds(name, since_ms, last, done)
 
     def is_gone(self, stored: str) -> bool:
         """Whether there is no such topic any more."""
