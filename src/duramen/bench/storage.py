@@ -13,12 +13,22 @@ from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome
-from duramen.bench.scenarios import cold_reads, compaction, crowded, failover, partitions, pauses, slow_disk, topology
+from duramen.bench.scenarios import (
+    cold_reads,
+    compaction,
+    crowded,
+    failover,
+    partitions,
+    pauses,
+    requests,
+    slow_disk,
+    topology,
+)
 from duramen.bench.scenarios import growth as growing
 from duramen.bench.scenarios import startup as starting
 from duramen.bench.scenarios.effort import scaled
 
-__all__ = ["measure_growing", "measure_pauses", "measure_storage"]
+__all__ = ["measure_growing", "measure_pauses", "measure_requests", "measure_storage"]
 
 _SCENARIOS: Final[Mapping[str, ModuleType]] = {
     "starting": starting, "crowded": crowded, "slow-disk": slow_disk, "cold-reads": cold_reads,
@@ -47,6 +57,13 @@ def measure_growing(
         place = joined and Path(stack.enter_context(_data_in(joined))).absolute()
         measure = partial(growing.measure, rounds=rounds, scale=scale, joined=place)
         _run("growing", output, measure, growing.steps(rounds), settings, as_json=as_json)
+
+
+def measure_requests(output: Path, *, rounds: int, scale: float, klite: Path | None, as_json: bool = False) -> None:
+    """Measure single records, beside `klite` where that is given; prints a table, or JSON, writes requests.json."""
+    measure = partial(requests.measure, rounds=rounds, scale=scale, klite=klite)
+    settings = {"rounds": rounds, "scale": scale, "klite": str(klite or "")}
+    _run("requests", output, measure, requests.steps(rounds, klite=klite is not None), settings, as_json=as_json)
 
 
 def measure_pauses(output: Path, *, duration_s: float, as_json: bool = False) -> None:

@@ -273,6 +273,26 @@ _storage(
 )
 
 
+@command.command("requests", short_help="Single records, beside klite.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
+@_scale
+@click.option("--klite", type=click.Path(exists=True, dir_okay=False, executable=True, path_type=Path),
+              metavar="BINARY", help="Measure beside klite in the same run: this binary of it, built by"
+              " `go build ./cmd/klite`.")  # fmt: skip
+@_output
+@format_option
+def _requests(output: Path, rounds: int, scale: float, klite: Path | None, format_: str) -> None:
+    """Records of 256 B, each in a request of its own and acknowledged when it is on disk.
+
+    At 50 and 500 a second, one after another, on 50 connections, and 50 in flight on one: latency, rate, and the
+    processor's time of the broker for each.
+    """
+    _check(output)
+    from duramen.bench.storage import measure_requests
+
+    measure_requests(output, rounds=rounds, scale=scale, klite=klite, as_json=format_ == JSON)
+
+
 @command.command("growing", short_help="A node that joins, and copies 10 GB.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @_scale
