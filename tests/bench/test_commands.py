@@ -96,7 +96,7 @@ def test_what_users_of_clients_do(tmp_path: Path) -> None:
     [
         pytest.param(["starting", "--scale", "0.01", "--rounds", "1"], 11, marks=pytest.mark.long),
         (["crowded", "--scale", "0.01", "--rounds", "1"], 4),
-        (["slow-disk", "--scale", "0.01", "--rounds", "1"], 2),
+        (["slow-disk", "--scale", "0.01", "--rounds", "1"], 6),
         pytest.param(["requests", "--scale", "0.01", "--rounds", "1"], 6, marks=pytest.mark.long),
         pytest.param(["compaction", "--scale", "1.5", "--rounds", "1"], 1, marks=pytest.mark.long),
         pytest.param(["cold-reads", "--scale", "0.05", "--rounds", "1"], 2, marks=pytest.mark.long),

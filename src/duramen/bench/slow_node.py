@@ -1,21 +1,24 @@
-"""A node on a simulated slow disk: `python -m duramen.bench.slow_node MS serve --data-dir DIRECTORY`.
+"""A node on a simulated slow disk: `python -m duramen.bench.slow_node DISK serve --data-dir DIRECTORY`.
 
 Measures the effect of a slow disk on a machine with a fast one. Every sync of a file or a directory takes the given
-milliseconds and does nothing else. Settings come from the environment, as for `duramen serve`.
+milliseconds and does nothing else. DISK is those milliseconds, or MS:STALL:EVERY for a disk that stalls: once in EVERY
+seconds a sync takes STALL seconds. Settings come from the environment, as for `duramen serve`.
 """
 
 import gc
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from duramen.base.catalogue import BROKER
 from duramen.base.ports import Buffer, File, FileSystem, Lock
 from duramen.base.settings import Settings
 from duramen.node.run import run
 
-__all__ = ["SlowFiles", "program"]
+__all__ = ["SlowDisk", "SlowFiles", "program"]
 
 
 class _SlowFile:
@@ -95,16 +98,39 @@ class SlowFiles:
         return self._files.lock(path)
 
 
-def program(delay_ms: float) -> list[str]:
+class SlowDisk(NamedTuple):
+    """What its syncs take; `stall_s` seconds once in `every_s` seconds."""
+
+    delay_ms: float
+    stall_s: float = 0.0
+    every_s: float = math.inf
+
+
+def program(disk: SlowDisk) -> list[str]:
     """What Python has to run for such a node."""
-    return ["-m", "duramen.bench.slow_node", str(delay_ms)]
+    return ["-m", "duramen.bench.slow_node", ":".join(map(str, disk))]
 
 
-def _main(delay_ms: float, data_dir: str) -> int:
+class _Delays:
+    """What the next sync takes, in seconds. Jobs of several threads may ask."""
+
+    def __init__(self, disk: SlowDisk) -> None:
+        self._disk = disk
+        self._stalls_s = time.monotonic() + disk.every_s
+
+    def __call__(self) -> float:
+        if time.monotonic() < self._stalls_s:
+            return self._disk.delay_ms / 1000
+        self._stalls_s = time.monotonic() + self._disk.every_s
+        return self._disk.stall_s
+
+
+def _main(disk: SlowDisk, data_dir: str) -> int:
     gc.disable()  # as `duramen serve` does
     settings = Settings(BROKER, options={"data.dir": data_dir}, environment=os.environ)
-    return run(settings, print, through=lambda files: SlowFiles(files, lambda: delay_ms / 1000))
+    delays = _Delays(disk)
+    return run(settings, print, through=lambda files: SlowFiles(files, delays))
 
 
 if __name__ == "__main__":
-    sys.exit(_main(float(sys.argv[1]), sys.argv[-1]))
+    sys.exit(_main(SlowDisk(*map(float, sys.argv[1].split(":"))), sys.argv[-1]))

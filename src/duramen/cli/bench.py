@@ -229,8 +229,10 @@ _storage(
 )
 _storage(
     "slow-disk",
-    "Fifty clients where a sync takes 1 ms and 5 ms.",
-    "Fifty clients beside one on a disk whose syncs take 1 ms and 5 ms longer than those of the real one.",
+    "Fifty clients, and a lone producer, on slow disks.",
+    "Fifty clients beside one on a disk whose syncs take 1 ms and 5 ms. 50 records a second where a sync takes 0.1, 1"
+    " and 5 ms, and where it stalls for 2 s once a minute: how long they take, and how long the event loop stands"
+    " still.",
     3,
 )
 _storage(
