@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,31 @@ def test_queues(tmp_path: Path) -> None:
     targets = _document(tmp_path / "duramen-bench" / "queues.json")["targets"]
     assert len(targets) == 14
     assert all(target["measured"] for target in targets)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")), reason="PostgreSQL is not installed")
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="Redis is not installed")
+def test_queues_beside_peers() -> None:
+    # PostgreSQL's user cannot pass through the directories that tests have.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        Path(directory).chmod(0o755)
+        ran = _bench(Path(directory), "queues", "--quick", "--part", "rows", "--peer", "postgres", "--peer", "redis")
+        assert ran.returncode == 0, ran.stderr
+        targets = _document(Path(directory) / "duramen-bench" / "queues.json")["targets"]
+    assert [target["target"].removeprefix("the same, ") for target in targets[1:]] == [
+        "duramen", "duramen, a client a task", "postgres", "redis",
+    ]  # fmt: skip
+    assert targets[0]["measured"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("peer", "package"), [("redis", "redis-server")])
+def test_a_peer_that_is_not_installed_is_named(tmp_path: Path, peer: str, package: str) -> None:
+    ran = _bench(tmp_path, "queues", "--quick", "--part", "rows", "--peer", peer, PATH=str(tmp_path))
+    assert ran.returncode == 1
+    assert package in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.long

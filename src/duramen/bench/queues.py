@@ -1,25 +1,51 @@
-"""Light queues: their views, then a node with queue spaces (`scenarios.queues`)."""
+"""Light queues: their views, a node with queue spaces (`scenarios.queues`), and single rows beside peers."""
 
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, Literal
 
 from duramen.bench.commands import console_for, show
 from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
-from duramen.bench.scenarios.queues import amounts, measure, steps
+from duramen.bench.report.targets import TargetOutcome
+from duramen.bench.scenarios.queue_peers import QueuePeer, measure_peers, peer_steps
+from duramen.bench.scenarios.queues import ENTRIES_EACH, amounts, measure, steps
 
-__all__ = ["measure_queues"]
+__all__ = ["QueuePart", "measure_queues"]
+
+QueuePart = Literal["node", "rows"]
+
+_MINUTE_S: Final = 60.0
 
 
-def measure_queues(output: Path, *, scale: float, as_json: bool = False) -> None:
-    """Measure all that queues are to be; prints a table, or JSON, writes queues.json."""
-    console, of = console_for(as_json=as_json), amounts(scale)
+def measure_queues(
+    output: Path,
+    *,
+    parts: Sequence[QueuePart],
+    peers: Sequence[QueuePeer],
+    scale: float,
+    minutes: float,
+    as_json: bool = False,
+) -> None:
+    """Measure these parts, `rows` for so many minutes; prints a table, or JSON, writes queues.json."""
+    console, of, outcomes = console_for(as_json=as_json), amounts(scale), list[TargetOutcome]()
+    jobs = (steps() if "node" in parts else 0) + (peer_steps(peers) if "rows" in parts else 0)
     with (
-        LoadWorker(console, steps()) as worker,
+        LoadWorker(console, jobs) as worker,
         tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
     ):
-        outcomes = measure(Path(directory).absolute(), worker, of)
+        place = Path(directory).absolute()
+        if "node" in parts:
+            outcomes += measure(place, worker, of)
+        if "rows" in parts:
+            outcomes += measure_peers(
+                place, worker, peers=peers, queues=of.queues, rows=of.queues * ENTRIES_EACH,
+                until_s=time.time() + _MINUTE_S * minutes,
+            )  # fmt: skip
     document = output / "queues.json"
-    write_document(document, {"settings": {"scale": scale}, "targets": targets_document(outcomes)})
+    settings = {"parts": list(parts), "peers": list(peers), "scale": scale, "minutes": minutes}
+    write_document(document, {"settings": settings, "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)

@@ -5,6 +5,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -13,7 +14,18 @@ import psutil
 from duramen.base.errors import ServerUnreachable
 from duramen.base.units import MIB
 
-__all__ = ["MemoryWatch", "Use", "cached_bytes", "cpu_s", "drop_cached", "leave_processor", "use", "written_bytes"]
+__all__ = [
+    "MemoryWatch",
+    "Use",
+    "cached_bytes",
+    "cpu_s",
+    "drop_cached",
+    "family_cpu_s",
+    "family_mib",
+    "leave_processor",
+    "use",
+    "written_bytes",
+]
 
 
 _LEAST: Final = 19
@@ -64,6 +76,26 @@ def cpu_s(pid: int) -> float:
     """Seconds of a processor that the process took so far, user and system."""
     times = psutil.Process(pid).cpu_times()
     return times.user + times.system
+
+
+def family_mib(pid: int) -> float:
+    """Memory of a process and of those that it has started, in MiB: what they share is counted once (PSS)."""
+    return sum(_of_family(pid, lambda one: one.memory_full_info().pss)) / MIB
+
+
+def family_cpu_s(pid: int) -> float:
+    """Seconds of a processor that a process, those that it has started, and those of them that ended took so far."""
+    own = psutil.Process(pid).cpu_times()
+    return own.children_user + own.children_system + sum(_of_family(pid, lambda one: sum(one.cpu_times()[:2])))
+
+
+def _of_family(pid: int, figure: Callable[[psutil.Process], float]) -> list[float]:
+    process = psutil.Process(pid)
+    found = [figure(process)]
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.append(figure(child))
+    return found
 
 
 def written_bytes(directory: Path) -> int | None:

@@ -392,17 +392,33 @@ def _inventory(output: Path, topics: int, used: int, format_: str) -> None:
     measure_inventory(output, topics=topics, used=used, as_json=format_ == JSON)
 
 
-@command.command("queues", short_help="Light queues.")
+@command.command("queues", short_help="Light queues, beside PostgreSQL and Redis.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(["node", "rows"]), default=("node",),
+              show_default=True, help="What to measure; may be repeated. rows: single rows to many queues, beside the"
+              " peers.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, type=click.Choice(["postgres", "redis"]),
+              help="Measure rows beside PostgreSQL (a table) and Redis (a stream a queue, appendfsync always) too, in"
+              " the same run; needs their servers installed.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
+              help="How long rows takes at most; all systems get the same share of it.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Very little, to see that it runs.")
 @_scale
 @_output
 @format_option
-def _queues(output: Path, quick: bool, scale: float, format_: str) -> None:
+def _queues(
+    output: Path, parts: tuple[Any, ...], peers: tuple[Any, ...], minutes: float, quick: bool, scale: float,
+    format_: str,
+) -> None:  # fmt: skip
     """16 million rows in batches to six queues, a million queues of single rows, reads, edits, memory, restarts."""
     _check(output)
+    if peers and "rows" not in parts:
+        parts = (*parts, "rows")
     from duramen.bench.queues import measure_queues
 
-    measure_queues(output, scale=min(scale, _QUICK / 10) if quick else scale, as_json=format_ == JSON)
+    measure_queues(
+        output, parts=list(dict.fromkeys(parts)), peers=list(dict.fromkeys(peers)),
+        scale=min(scale, _QUICK / 10) if quick else scale, minutes=minutes, as_json=format_ == JSON,
+    )  # fmt: skip
 
 
 @command.command("spark", short_help="Spark, beside its own Kafka source.")

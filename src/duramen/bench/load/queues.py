@@ -1,29 +1,39 @@
 """Entries of light queues through the Python client: in batches by several clients, and one at a time."""
 
 import asyncio
+import math
 import multiprocessing
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Final, NamedTuple
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from duramen import aio
 from duramen.base.errors import RequestInvalid
+from duramen.client.api.async_queues import AsyncQueues
 from duramen.client.api.client import connect
 from duramen.client.api.queues import Queues
 
 __all__ = [
     "VALUE_BYTES",
+    "Connect",
+    "PeerSession",
+    "SingleRows",
     "Work",
     "change",
     "empty",
     "put_batches",
+    "put_of_peer",
     "put_single",
     "queue_name",
     "read_back",
     "read_random",
 ]
+
+_Put = Callable[[str, bytes], Awaitable[None]]
 
 VALUE_BYTES: Final = 100
 _BEGIN_S: Final = 3.0  # a process has started and connected by then
@@ -113,25 +123,85 @@ def _read(of: _Client) -> Work:
 # -- one at a time ----------------------------------------------------------------------------------
 
 
-def put_single(server: str, space: str, queues: int, rows: int, tasks: int) -> Work:
-    """So many rows into random queues, each waited for by its task."""
-    return asyncio.run(_put_single(server, space, queues, rows, tasks))
+class SingleRows(NamedTuple):
+    """What was done, and how many queues there are then."""
+
+    work: Work
+    queues: int
 
 
-async def _put_single(server: str, space: str, queues: int, rows: int, tasks: int) -> Work:
+def put_single(
+    server: str, space: str, queues: int, rows: int, tasks: int, *, until_s: float = math.inf, own: bool = False
+) -> SingleRows:
+    """So many rows into random queues, each waited for by its task, or those until a time (`time.time`).
+
+    With `own` each task has a client, and so a connection, of its own.
+    """
+
+    async def put() -> SingleRows:
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(await aio.connect(server, timeout_s=120.0))
+                for _ in range(tasks if own else 1)
+            ]
+            targets = [client.queues(space) for client in clients]
+            puts: list[_Put] = [partial(_enqueue, targets[task % len(targets)]) for task in range(tasks)]
+            return await _put_all(puts, queues, rows, until_s)
+
+    return asyncio.run(put())
+
+
+async def _enqueue(target: AsyncQueues, queue: str, value: bytes) -> None:
+    await target.enqueue(queue, [value])
+
+
+class PeerSession(Protocol):
+    """A connection to a peer."""
+
+    async def put(self, queue: str, value: bytes) -> None:
+        """Add an entry to a queue; it is durable when this returns."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Connect = Callable[[tuple[str, int], int], Awaitable[Sequence[PeerSession]]]
+"""Opens so many connections to a peer that listens at a host and port."""
+
+
+def put_of_peer(
+    connect: Connect, place: tuple[str, int], queues: int, rows: int, tasks: int, *, until_s: float
+) -> SingleRows:
+    """The same rows to a peer, each task on a connection of its own."""
+
+    async def put() -> SingleRows:
+        sessions = await connect(place, tasks)
+        try:
+            return await _put_all([session.put for session in sessions], queues, rows, until_s)
+        finally:
+            for session in sessions:
+                session.close()
+
+    return asyncio.run(put())
+
+
+async def _put_all(puts: Sequence[_Put], queues: int, rows: int, until_s: float) -> SingleRows:
     (value,) = _values(1)
     order = iter([number % queues for number in random.Random(7).sample(range(rows), rows)])
+    made, count = set[int](), 0
 
-    async with await aio.connect(server, timeout_s=120.0) as client:
-        target = client.queues(space)
+    async def run(put: _Put) -> None:
+        nonlocal count
+        for number in order:
+            await put(queue_name(number), value)
+            made.add(number)
+            count += 1
+            if time.time() > until_s:
+                return
 
-        async def run() -> None:
-            for number in order:
-                await target.enqueue(queue_name(number), [value])
-
-        began_s, began_cpu_s = time.monotonic(), time.process_time()
-        await asyncio.gather(*(run() for _ in range(tasks)))
-        return Work(rows, time.monotonic() - began_s, time.process_time() - began_cpu_s)
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    await asyncio.gather(*map(run, puts))
+    return SingleRows(Work(count, time.monotonic() - began_s, time.process_time() - began_cpu_s), len(made))
 
 
 def empty(server: str, space: str, queues: range, tasks: int) -> Work:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from duramen.base.errors import DependencyMissing, DuramenError, RequestTimedOut, ServerUnreachable
+from duramen.base.errors import DependencyMissing, RequestTimedOut
 from duramen.bench.contenders import Contender
 from duramen.bench.load.nats import BenchNatsConnection
 from duramen.bench.peers import servers
@@ -50,19 +50,12 @@ class JetStream:
         )
         log = self._directory / "nats-server.log"
         self._process = servers.start([executable, "--config", str(config)], log)
-        deadline_s = time.monotonic() + _START_S
-        while True:
-            try:
-                with BenchNatsConnection(self.address) as connection:
-                    connection.request("$JS.API.INFO", {})
-            except DuramenError as error:
-                if time.monotonic() > deadline_s or self._process.poll() is not None:
-                    self.__exit__()
-                    tail = log.read_text(errors="replace")[-500:]
-                    raise ServerUnreachable(f"JetStream does not start: {error}; its last words: {tail}") from None
-                time.sleep(0.05)
-            else:
-                return self
+        servers.wait_until_up("JetStream", self._process, log, _START_S, self._ask)
+        return self
+
+    def _ask(self) -> None:
+        with BenchNatsConnection(self.address) as connection:
+            connection.request("$JS.API.INFO", {})
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:

@@ -6,12 +6,11 @@ Topics are unsynced, Kafka's default, or have `flush.messages=1`, which syncs be
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from duramen.base.errors import DependencyMissing, DuramenError, ServerUnreachable
+from duramen.base.errors import DependencyMissing, ServerUnreachable
 from duramen.bench.contenders import Contender
 from duramen.bench.peers import servers
 from duramen.bench.peers.servers import free_ports
@@ -118,19 +117,14 @@ class ApacheKafka:
                 stdout=output, stderr=output, timeout=_FORMAT_S, check=False,
             )  # fmt: skip
             if formatted.returncode != 0:
-                raise ServerUnreachable(f"Apache Kafka cannot format its directory: {_tail(log)}")
+                raise ServerUnreachable(f"Apache Kafka cannot format its directory: {servers.log_tail(log)}")
         self._process = servers.start([*command, "kafka.Kafka", str(properties)], log)
-        deadline_s = time.monotonic() + _START_S
-        while True:
-            try:
-                with BrokerCluster(self.address, timeout_s=2.0) as cluster:
-                    cluster.topics([])
-            except DuramenError as error:
-                if time.monotonic() > deadline_s or self._process.poll() is not None:
-                    self.__exit__()
-                    raise ServerUnreachable(f"Apache Kafka does not start: {error}; {_tail(log)}") from None
-            else:
-                return self
+        servers.wait_until_up("Apache Kafka", self._process, log, _START_S, self._ask)
+        return self
+
+    def _ask(self) -> None:
+        with BrokerCluster(self.address, timeout_s=2.0) as cluster:
+            cluster.topics([])
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
@@ -147,7 +141,3 @@ class ApacheKafka:
         with BrokerCluster(self.address) as cluster:
             StreamAdmin(cluster).create_stream(name, partitions, config)
         return Contender("kafka", flush, "kafka", self.address, name, name, self.address)
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-500:]

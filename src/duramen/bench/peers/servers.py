@@ -4,17 +4,19 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from duramen.base.errors import ServerUnreachable
+from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.node import tether
 
-__all__ = ["free_ports", "start", "stop"]
+__all__ = ["free_ports", "log_tail", "start", "stop", "wait_until_up"]
 
 _STOP_S: Final = 15.0
+_RETRY_S: Final = 0.05
 
 
 def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -28,6 +30,28 @@ def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
             )
         except OSError as error:
             raise ServerUnreachable(f"{command[0]} cannot be run: {error.strerror or error}") from None
+
+
+def wait_until_up(
+    name: str, process: "subprocess.Popen[bytes]", log: Path, within_s: float, ask: Callable[[], object]
+) -> None:
+    """Ask until it answers. Where it does not, end it and raise ServerUnreachable with the end of its log."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        try:
+            ask()
+        except (DuramenError, OSError) as error:
+            if time.monotonic() > deadline_s or process.poll() is not None:
+                stop(process)
+                raise ServerUnreachable(f"{name} does not start: {error}; its last words: {log_tail(log)}") from None
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
+def log_tail(log: Path) -> str:
+    """The end of a log."""
+    return log.read_text(errors="replace")[-500:]
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

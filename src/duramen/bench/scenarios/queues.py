@@ -24,14 +24,15 @@ from duramen.bench.system import cpu_s, use, written_bytes
 from duramen.client.api.client import connect
 from duramen.node.process import NodeProcess
 
-__all__ = ["QueueAmounts", "amounts", "measure", "steps"]
+__all__ = ["ENTRIES_EACH", "QueueAmounts", "amounts", "measure", "steps"]
 
 _SPACE: Final = "hot"
 _MANY: Final = "many"
 _CLIENTS: Final = 6
 _BATCH: Final = 1_024
 _TASKS: Final = 64
-_EACH: Final = 10
+ENTRIES_EACH: Final = 10
+"""Entries of each of many queues."""
 _PUT_HZ: Final = 500_000.0
 _PLAIN_PUT_HZ: Final = 150_000.0
 _READ_HZ: Final = 1_000_000.0
@@ -70,7 +71,7 @@ def steps() -> int:
 
 def measure(directory: Path, worker: LoadWorker, of: QueueAmounts) -> list[TargetOutcome]:
     """All of it."""
-    before, after = reads_of_view(directory, of.queues // 10, _EACH, of.emptied // 10, worker.say)
+    before, after = reads_of_view(directory, of.queues // 10, ENTRIES_EACH, of.emptied // 10, worker.say)
     outcomes = [
         _latency("100 entries of a random queue at the view: p99", before.took_s, _VIEW_MS, before.cpu_s),
         _latency(
@@ -138,10 +139,12 @@ def _batches(directory: Path, node: NodeProcess, worker: LoadWorker, of: QueueAm
 
 def _single(node: NodeProcess, worker: LoadWorker, of: QueueAmounts) -> list[TargetOutcome]:
     _create(node, _MANY)
-    rows, spent = of.queues * _EACH, _Spent(node)
+    rows, spent = of.queues * ENTRIES_EACH, _Spent(node)
     put = worker.run(f"{rows:,} single rows", put_single, node.http, _MANY, of.queues, rows, _TASKS)
     outcomes = [
-        _rate(f"{of.queues:,} queues of {_EACH}, single rows of {_TASKS} tasks", put, spent.cpu_s, _SINGLE_HZ),
+        _rate(
+            f"{of.queues:,} queues of {ENTRIES_EACH}, single rows of {_TASKS} tasks", put.work, spent.cpu_s, _SINGLE_HZ
+        ),
         at_most("memory of the node then", use(node.pid).resident_mib, _MEMORY_MIB, "MiB"),
     ]
     spent = _Spent(node)
