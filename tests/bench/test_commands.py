@@ -167,13 +167,14 @@ def test_keyed(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_keyed_with_many_keys(tmp_path: Path) -> None:
-    ran = _bench(tmp_path, "keyed", "--quick", "--part", "files", "--part", "node")
+    ran = _bench(tmp_path, "keyed", "--quick", "--part", "files", "--part", "node", "--part", "week")
     assert ran.returncode == 0, ran.stderr
     document = _document(tmp_path / "duramen-bench" / "keyed.json")
     targets = [target["target"] for target in document["targets"]]
-    assert len(targets) == 4 + 7
+    assert len(targets) == 4 + 7 + 5
     assert "updates/s of a node with 20,000 keys" in targets
-    assert all(target["measured"] for target in document["targets"])
+    assert [target["short"] for target in document["targets"] if not target["measured"]] == ["no --peer kafka"]
+    assert next(target for target in document["targets"] if target["target"].startswith("bytes sent"))["met"]
 
 
 @pytest.mark.long

@@ -16,10 +16,11 @@ from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.scenarios.keyed import amounts, measure, steps
 from duramen.bench.scenarios.keyed_files import FILED_STEPS, measure_filed
 from duramen.bench.scenarios.keyed_node import NODE_STEPS, measure_node
+from duramen.bench.scenarios.keyed_week import measure_week, week_steps
 
 __all__ = ["KeyedPart", "measure_keyed"]
 
-KeyedPart = Literal["views", "streams", "files", "node"]
+KeyedPart = Literal["views", "streams", "files", "node", "week"]
 
 _MINUTE_S: Final = 60.0
 _Part = tuple[int, Callable[[Path, LoadWorker], list[TargetOutcome]]]
@@ -35,11 +36,12 @@ def measure_keyed(
     keys: int,
     updates: int,
     minutes: float,
+    peer: bool = False,
     as_json: bool = False,
 ) -> None:
     """Measure these parts; prints tables, or JSON, writes keyed.json.
 
-    `keys`, `updates` and `minutes` are those of the parts that have many keys.
+    `keys`, `updates` and `minutes` are those of the parts that have many keys; `peer`: beside Apache Kafka.
     """
     console, until_s = console_for(as_json=as_json), time.time() + _MINUTE_S * minutes
     of = amounts(rounds, scale)
@@ -48,6 +50,7 @@ def measure_keyed(
         "streams": (steps(of), partial(measure, of=of)),
         "files": (FILED_STEPS, partial(measure_filed, keys=keys)),
         "node": (NODE_STEPS, partial(measure_node, keys=keys, updates=updates, until_s=until_s)),
+        "week": (week_steps(peer=peer), partial(measure_week, keys=keys, updates=updates, peer=peer, until_s=until_s)),
     }
     wanted = [one for part, one in of_parts.items() if part in parts]
     with (

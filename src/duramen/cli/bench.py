@@ -345,25 +345,28 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 
 
 @command.command("keyed", short_help="Keyed streams and their snapshots.")
-@click.option("--part", "parts", multiple=True, type=click.Choice(["views", "streams", "files", "node"]),
+@click.option("--part", "parts", multiple=True, type=click.Choice(["views", "streams", "files", "node", "week"]),
               default=("views", "streams"), show_default=True,
               help="What to measure; may be repeated. files: a table of --keys keys in a process of its own, in files"
               " where they do not fit into memory. node: a whole node with --keys keys and --updates updates of them,"
-              " restarted also with kill -9.")  # fmt: skip
+              " restarted also with kill -9. week: what a consumer reads that knows --keys keys and has missed"
+              " --updates updates.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--quick", is_flag=True, help="One round of very little, to see that it runs.")
 @click.option("--keys", type=click.IntRange(1, 1_000_000_000), default=1_000_000, show_default=True,
-              help="How many keys files and node have: 50 million take 8 GB of disk, and 20 with node.")  # fmt: skip
+              help="How many keys files, node and week have: 50 million take 8 GB of disk, 20 with node.")  # fmt: skip
 @click.option("--updates", type=click.IntRange(1), default=10_000_000, show_default=True,
-              help="How many updates node has.")  # fmt: skip
+              help="How many updates node and week have: a million take 140 MB of disk.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
-              help="After so long node loads no more, and says how many keys it has come to.")  # fmt: skip
+              help="How long node and week take at most: they load less where there is no time for all.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
+              help="Measure week beside Apache Kafka too, in the same run; needs Java and Maven.")  # fmt: skip
 @_scale
 @_output
 @format_option
 def _keyed(
     output: Path, parts: tuple[Any, ...], rounds: int, scale: float, quick: bool, keys: int, updates: int,
-    minutes: float, format_: str,
+    minutes: float, peers: tuple[str, ...], format_: str,
 ) -> None:  # fmt: skip
     """A keyed stream beside the same one unkeyed, its view and its snapshots; many keys."""
     _check(output)
@@ -373,7 +376,7 @@ def _keyed(
         rounds, scale, keys, updates = 1, min(scale, _QUICK), min(keys, _QUICK_KEYS), min(updates, _QUICK_KEYS)
     measure_keyed(
         output, parts=list(dict.fromkeys(parts)), rounds=rounds, scale=scale, keys=keys, updates=updates,
-        minutes=minutes, as_json=format_ == JSON,
+        minutes=minutes, peer=bool(peers), as_json=format_ == JSON,
     )  # fmt: skip
 
 

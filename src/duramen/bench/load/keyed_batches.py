@@ -11,13 +11,14 @@ from duramen.client.producer import Producer
 from duramen.codec.batch import CRC_START, HEADER_BYTES, BatchInput, encode, stamp
 from duramen.codec.crc import crc32c
 
-__all__ = ["KEY_BYTES", "keyed_batches", "produce_keys"]
+__all__ = ["KEY_BYTES", "first_state", "keyed_batches", "produce_keys"]
 
 KEY_BYTES: Final = 16
 _MARK: Final = b"\xf0key"
 _STRIDE: Final = 2_147_483_647
 """A prime: its multiples come to every key."""
-_BATCH: Final = 5_000
+_BATCH: Final = 1_000
+"""Kafka's answers end with a part of a batch: with larger ones much would be sent twice."""
 _TIMEOUT_S: Final = 120.0
 
 
@@ -47,6 +48,11 @@ def keyed_batches(
         yield batch[:]
 
 
+def first_state(keys: int) -> dict[bytes, int]:
+    """Of each key the offset of its record, after the first so many offsets where keys are not drawn."""
+    return {b"%016d" % (number * _STRIDE % keys): number for number in range(keys)}
+
+
 def produce_keys(
     address: str, topic: str, first: int, end: int, keys: int, value_bytes: int, until_s: float, *, drawn: bool
 ) -> int:
@@ -58,6 +64,7 @@ def produce_keys(
     with BrokerCluster(address, timeout_s=_TIMEOUT_S) as cluster, Producer(cluster) as producer:
         size = min(_BATCH, end - first)
         for batch in keyed_batches(first, end, keys, records=size, value_bytes=value_bytes, drawn=drawn):
+            stamp(batch, 0, -1)
             producer.put(at, batch, size)
             reached += size
             if time.time() > until_s:

@@ -92,6 +92,7 @@ class ApacheKafka:
         self._directory = directory
         self._heap_mb = heap_mb
         self._settings = settings or {}
+        self.logs = directory / "logs"
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ""
 
@@ -106,9 +107,8 @@ class ApacheKafka:
         broker, controller = free_ports(2)
         self.address = f"127.0.0.1:{broker}"
         properties = self._directory / "server.properties"
-        logs = self._directory / "logs"
         own = "".join(f"{name}={value}\n" for name, value in self._settings.items())
-        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=logs) + own)
+        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=self.logs) + own)
         command = [java, f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-cp", str(jars / "*")]
         log = self._directory / "kafka.log"
         with log.open("ab") as output:
