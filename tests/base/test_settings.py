@@ -77,7 +77,7 @@ def test_a_streams_errors_are_configs() -> None:
 
 
 def test_what_read_replicas_may_be_is_said() -> None:
-    with pytest.raises(ConfigInvalid, match="must be all, racks, rack:NAME or ids of nodes, with commas between them"):
+    with pytest.raises(ConfigInvalid, match="must be all, racks, rack:NAME or ids of nodes, comma-separated"):
         check(STREAM["read.replicas"], "zzz")
 
 

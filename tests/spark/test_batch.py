@@ -213,7 +213,7 @@ class TestOffsets:
         ({"assign": '{"STREAM": [0, 9]}'}, "there is no partition STREAM-9"),
         ({"subscribe": "a", "assign": '{"a": [0]}'}, "exactly one of subscribe, subscribePattern, assign is needed"),
         ({"subscribe": " , "}, "subscribe names no stream"),
-        ({"subscribePattern": "("}, "is no regular expression"),
+        ({"subscribePattern": "("}, "is not a regular expression"),
         ({"startingOffsets": "latest"}, "a batch cannot begin at the latest offset"),
         ({"startingOffsets": '{"STREAM": {"0": -1}}'}, "a batch cannot begin at the latest offset"),
         ({"startingOffsets": '{"STREAM": {"0": 0}}'}, "must name every partition; STREAM-1, STREAM-2, STREAM-3 is"),

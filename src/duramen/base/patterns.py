@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: RE2's syntax, matched in linear time; over whole names in KIP-848.
+"""Regular expressions of subscriptions (KIP-848): RE2 syntax, matched against whole names in linear time.
 
 https://github.com/google/re2/wiki/Syntax
 """
@@ -27,7 +27,7 @@ def _compiled(text: str) -> Any:
     except re2.error as error:
         why = error.args[0] if error.args else "it cannot be read"
         said = why.decode(errors="replace") if isinstance(why, bytes) else why
-        raise PatternInvalid(f"{text!r} is no regular expression as RE2 knows them: {said}") from None
+        raise PatternInvalid(f"{text!r} is not a regular expression in RE2 syntax: {said}") from None
     return compiled
 
 

@@ -1,4 +1,4 @@
-"""Where in a log somebody wants to be: `start`, `end`, an offset, so many before the end, or a time. Pure."""
+"""Positions in a log as users write them: `start`, `end`, an offset, N before the end, or a time. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Since(_timestamp_ms(text, now_ms))
     if re.fullmatch(r"-?[0-9]{1,19}", text) and abs(int(text)) <= _INT64_MAX:
         return Last(-int(text)) if text.startswith("-") else At(int(text))
-    raise ValueError(f"{text[:40]!r} is no place in a log; {_EXPECTED}")
+    raise ValueError(f"{text[:40]!r} is not a position in a log; {_EXPECTED}")
 
 
 def _timestamp_ms(text: str, now_ms: int) -> int:

@@ -1,6 +1,6 @@
-"""Settings: what one is, how its value is read and checked, and the values of a node with their sources.
+"""Settings: their definition, how values are parsed and checked, and a node's values with their sources.
 
-The settings themselves are data, in `base.catalogue`. Pure: reading files and the environment is the caller's.
+The settings themselves are data in `base.catalogue`. Pure: the caller reads files and the environment.
 """
 
 import difflib
@@ -126,7 +126,7 @@ class Setting:
             return "one of " + ", ".join(self.choices)
         if self.kind == "list":
             what = "any of " + ", ".join(self.choices) if self.choices else self.example
-            return what + ", with commas between them"
+            return what + ", comma-separated"
         if self.kind == "text":
             return "text"
         what = _EXAMPLES.get(self.unit, "a whole number" if self.kind == "integer" else "a number")

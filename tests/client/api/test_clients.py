@@ -223,7 +223,7 @@ class TestReading:
         ("error", "options", "what"),
         [
             (errors.OffsetOutOfRange, {"offset": 11}, "offsets 0 to 9, not 11"),
-            (errors.RequestInvalid, {"offset": "begin"}, "offset: 'begin' is no place in a log"),
+            (errors.RequestInvalid, {"offset": "begin"}, "offset: 'begin' is not a position in a log"),
             (errors.RequestInvalid, {"until": 1.5}, "until is str, int or datetime, not float"),
             (errors.StreamNotFound, {"partition": 1}, "has no partition 1; it has 1"),
         ],

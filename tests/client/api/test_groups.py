@@ -113,5 +113,5 @@ class TestLookingAfterThem:
     def test_errors(self, face: Face) -> None:
         with pytest.raises(errors.GroupNotFound):
             face.groups("delete", "nobody/?")
-        with pytest.raises(errors.RequestInvalid, match="to: 'first' is no place in a log"):
+        with pytest.raises(errors.RequestInvalid, match="to: 'first' is not a position in a log"):
             face.groups("reset", "nobody", "first")

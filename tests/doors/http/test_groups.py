@@ -108,7 +108,7 @@ def test_groups_are_listed_page_by_page(ask: Ask, stream: str) -> None:
         ("GET", "/v1/groups/nope", None, 404, "there is no group nope"),
         ("DELETE", "/v1/groups/nope", None, 404, "there is no group nope"),
         ("POST", "/v1/groups/nope/offsets", {"to": "start"}, 404, "there is no group nope"),
-        ("POST", "/v1/groups/nope/offsets", {"to": "soon"}, 400, "`to` does not fit: 'soon' is no place in a log"),
+        ("POST", "/v1/groups/nope/offsets", {"to": "soon"}, 400, "`to` does not fit: 'soon' is not a position in a log"),
         ("POST", "/v1/groups/nope/offsets", {"to": "end", "streams": ["none"]}, 404, "there is no stream none"),
         ("POST", "/v1/groups/nope/offsets", {"to": "end", "streams": []}, 400, "the body does not fit"),
         ("POST", "/v1/groups/nope/offsets", {"to": "end", "partition": -1}, 400, "the body does not fit"),

@@ -134,7 +134,7 @@ def test_where_one_record_does_not_fit_none_is_stored(
         ("limit=1&limit=2", 400, "limit is given twice"),
         ("limits=5", 400, "there is no query parameter limits; did you mean limit?"),
         ("x=5", 400, "there is no query parameter x; those there are: limit, max_bytes"),
-        ("offset=yesterday", 400, "'yesterday' is no place in a log"),
+        ("offset=yesterday", 400, "'yesterday' is not a position in a log"),
         ("offset=7", 400, "offset 7 is not in 0 to 0"),
         ("partition=3", 404, "has no partition 3"),
         ("max_wait_ms=60000", 400, "max_wait_ms=60000 does not fit"),
