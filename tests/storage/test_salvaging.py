@@ -152,7 +152,7 @@ def test_damage_in_a_compacted_segment_is_named() -> None:
     doubles.files.corrupt(path, first.size + 70)
     again, (new,), left = rebuilt(doubles)
     ((low, high),) = new.lost
-    assert left.findings == [f"{path}: bytes {first.size} to {first.size + second.size} are no sound batch"]
+    assert left.findings == [f"{path}: bytes {first.size} to {first.size + second.size} are not a sound batch"]
     assert low <= second.base_offset
     assert second.next_offset - 1 <= high
     kept = [record for record in expected if not low <= record.offset <= high]
@@ -203,7 +203,7 @@ def test_an_older_copy_from_before_a_cut_is_not_believed(wal: bool) -> None:
         doubles.files.unlink(name)
     doubles.files.replace(path, older)
     left = left_of(doubles)
-    assert left.findings == [f"{path}: bytes {len(older) // 3} to {len(older)} are no sound batch"]
+    assert left.findings == [f"{path}: bytes {len(older) // 3} to {len(older)} are not a sound batch"]
     found = [
         (record.offset, record.value)
         for _, whole in batches_of(ReadOnlyFileSystem(doubles.files), left.logs[log.id])

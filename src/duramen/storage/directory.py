@@ -1,7 +1,7 @@
-"""The data directory itself: whose it is, which format it has, and that one node at a time holds it.
+"""The data directory: its owner, its format, and the lock that lets one node at a time use it.
 
-`duramen.json` names the format and the directory's id; `lock` is held while a node runs. A directory that a tool makes
-has a file `unfinished` until it is whole.
+`duramen.json` has the format and the directory's id; `lock` is held while a node runs. A directory that a tool creates
+has a file `unfinished` until it is complete.
 """
 
 import errno
@@ -95,7 +95,8 @@ def _check_finished(files: FileSystem, where: str) -> None:
         file = files.open(_UNFINISHED, read_only=True)
         maker = bytes(file.read(0, file.size())).decode(errors="replace")
         raise DirectoryUnusable(
-            f"{where} is unfinished: `{maker}` was interrupted while it wrote it; remove it, and run that again"
+            f"{where} is unfinished: `{maker}` was interrupted while writing it; remove the directory and run the "
+            "command again"
         )
 
 

@@ -122,7 +122,7 @@ def test_a_damaged_index_is_made_again_and_no_data_harmed(how: str) -> None:
     else:
         doubles.files.corrupt(first, INDEX_HEADER_BYTES + ENTRY_BYTES if how == "flipped" else 10)
     (reported,) = scrub(doubles)
-    assert "it is made again" in reported
+    assert "it is rebuilt" in reported
     file = doubles.files.open(first)
     assert bytes(file.read(0, file.size())) == sound
     assert readable(doubles, log)[1] == []

@@ -41,7 +41,7 @@ def test_a_recovery_says_how_far_it_has_got() -> None:
     assert stages[1:] == [
         "reading the write-ahead log", "replaying the write-ahead log", "syncing segments",
     ] or stages[1:] == [
-        "reading the write-ahead log", "replaying the write-ahead log", "reading on the segments of durability=os",
+        "reading the write-ahead log", "replaying the write-ahead log", "reading the segments of durability=os",
         "syncing segments",
     ]  # fmt: skip
     assert all(done <= logs and replayed <= replay for _, done, logs, replayed, replay in seen)

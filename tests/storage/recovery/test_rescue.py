@@ -112,7 +112,7 @@ def test_a_log_without_records_goes_on_where_it_ended_without_checkpoints(durabi
     lose(doubles, "checkpoint-", "wal/")
     doubles.boot() if end == "stop" else doubles.kill()
     assert any("no checkpoint is there" in finding for finding in doubles.findings)
-    assert not any("whose log" in finding for finding in doubles.findings)
+    assert not any("stream is unknown" in finding for finding in doubles.findings)
     goes_on_at(doubles, 2)
 
 
@@ -202,7 +202,7 @@ def test_records_of_a_log_that_nobody_knows_stay_for_good(wal: str) -> None:
     lose(doubles, "checkpoint-", *(["wal/"] if wal == "wal is lost" else []))
     doubles.kill()
     if wal == "wal is lost":
-        assert any(f"{log.directory}: nothing says whose log it is" in finding for finding in doubles.findings)
+        assert any(f"{log.directory}: the log's stream is unknown" in finding for finding in doubles.findings)
     assert doubles.store.node_epoch > epoch
     for restart in (doubles.kill, doubles.restart, doubles.crash):
         restart()

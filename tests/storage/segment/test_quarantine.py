@@ -90,7 +90,7 @@ def test_it_is_reported_once_with_file_bytes_and_offsets() -> None:
             batch_of(doubles, log, offset)
     doubles.store.quarantine.report_to(reported.append)
     where = f"{log.active.path}.log: bytes 53500 to 54570 (offsets 50 to 50) are damaged"
-    assert reported == [f"{where}: {DamageCause.BATCH_CRC.words}; it is not served, what lies around it is"]
+    assert reported == [f"{where}: {DamageCause.BATCH_CRC.words}; it is not served, the records around it are"]
     doubles.files.corrupt(log.active.path + ".log", 52 * 1070 + 500)
     found, lost = readable(doubles, log)
     assert lost == [50, 52], "what changes in a block that was looked into is found too"

@@ -1,4 +1,4 @@
-"""What replication says of a log: how far it is committed, and who may append to it. Pure."""
+"""Replication state of a log: its committed offset, and who may append to it. Pure."""
 
 from collections.abc import Callable
 
@@ -92,4 +92,6 @@ class Replicated:
         if epoch == self.leader_epoch:
             return None
         now = "none" if self.leader_epoch is None else self.leader_epoch
-        return NotLeader(f"the batch came in leader epoch {epoch}, and this node leads the partition in {now} now")
+        return NotLeader(
+            f"the batch belongs to leader epoch {epoch}, and this node now leads the partition in epoch {now}"
+        )

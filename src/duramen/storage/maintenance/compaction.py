@@ -1,9 +1,9 @@
-"""Compaction by key: one log at a time, in steps of bounded bytes at a limited rate, beside appends and reads.
+"""Compaction by key: one log at a time, in steps of bounded size at a limited rate, beside appends and reads.
 
-A round surveys the keys of a log's dirty segments, writes its segments again without what newer records took the
-place of, and swaps each in once it is on disk. The view of a keyed log knows what that is without a survey: it decides
-on each segment as its turn comes. The checkpoint says which files are the log's: the old ones stay until both
-checkpoints name the new (docs/adr/compaction-swap.md). What fails is given up, named, and tried again later.
+A round surveys the keys of a log's dirty segments, rewrites its segments without superseded records, and swaps in each
+one once it is on disk. For a keyed log the view knows the superseded records without a survey and decides on each
+segment in turn. The checkpoint names the log's files: old ones stay until both checkpoints name the new ones
+(docs/adr/compaction-swap.md). A failed round is abandoned, logged, and repeated later.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -278,8 +278,8 @@ class Compactor:
         self._not_before_ms[log] = self._clock.monotonic_ms() + _RETRY_MS
         what = "without that segment" if isinstance(error, LogDamaged | BatchCorrupt) else "then"
         self.report(
-            f"compaction of {log.directory} was given up, nothing is lost: {error}; it is tried again"
-            f" {what} in {_RETRY_MS // 1000} s"
+            f"compaction of {log.directory} was abandoned, nothing is lost: {error}; it is retried {what} in "
+            f"{_RETRY_MS // 1000} s"
         )
 
     # -- a round ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""The scrubber: reads what lies synced in segments, at a limited rate, and checks every CRC of it.
+"""The scrubber: reads synced data of segments at a limited rate and checks every CRC.
 
-Round after round through all logs, segment by segment, in steps in the worker's `read` lane, and then through `others`,
-which mend themselves. What is damaged is quarantined as if a reader had found it; an index that is damaged is made
-again from its segment. It remembers nothing over a restart. What the operating system has in memory stays there, and
-nothing else takes its place.
+It repeats rounds through all logs, segment by segment, in steps in the worker's `read` lane, and then through `others`,
+which repair themselves. Damage is quarantined as if a reader had found it; a damaged index is rebuilt from its segment.
+It keeps no state over a restart. It leaves the page cache as it found it.
 """
 
 from bisect import bisect_right
@@ -265,14 +264,14 @@ class Scrubber:
                 self._quarantine.report(segment.name_damage(damage))
         if look.rebuilt and not check.damage and look.expected.whole:
             path = segment.path
-            self._quarantine.report(f"{path}.index is damaged or missing: it is made again")
+            self._quarantine.report(f"{path}.index is damaged or missing: it is rebuilt")
             header = IndexHeader(look.log.id, segment.base_offset, look.log.key.stream_id, look.log.key.partition)
             job = partial(_write_index, self._files, path, header, check.index)
             self._worker.submit("disk", job, partial(self._index_written, path))
 
     def _index_written(self, path: str, result: object) -> None:
         if isinstance(result, BaseException):
-            self._quarantine.report(f"{path}.index could not be written: {result}; it is made again when it is needed")
+            self._quarantine.report(f"{path}.index could not be written: {result}; it is rebuilt when it is needed")
 
     def _failed(self, log: Log, segment: Segment, error: BaseException) -> None:
         if holds(log, segment):

@@ -1,9 +1,9 @@
-"""Writing a segment again after a failed sync: its synced beginning from the old file, the rest from the WAL.
+"""Rewrites a segment after a failed sync: its synced beginning from the old file, the rest from the WAL.
 
-The system may have given up the bytes that it could not write, and a second sync that succeeds proves nothing. So
-new files are made, synced, and renamed over the old ones. Every block is compared with the CRC that was made of
-it when it was in memory. What the WAL never had (durability os and memory) comes from the old file, by those CRCs.
-Where that is gone its part is zeros, which are found to be damaged when they are read; the rest is there.
+The system may have dropped the bytes that it could not write, and a later sync that succeeds proves nothing. So new
+files are written, synced, and renamed over the old ones. Every block is compared with the CRC that was computed in
+memory. Data that the WAL never had (durability os and memory) comes from the old file, checked by those CRCs. If it is
+lost there, zeros take its place, which readers detect as damage; the rest is kept.
 """
 
 import errno
@@ -182,7 +182,7 @@ def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]
         # A reader has named the damage of a synced block: it is kept as it is, and so is what says so.
         damaged = block < lost or (block < rewrite.synced >> BLOCK_SHIFT and block in rewrite.examined)
         if known.get(block, crc) != crc and not damaged:
-            raise OSError(errno.EIO, f"{path}.log cannot be rewritten: block {block} is not what it was")
+            raise OSError(errno.EIO, f"{path}.log cannot be rewritten: block {block} has changed")
 
     position = tail_crc = 0
     for piece in _joined(_pieces(old, rewrite, batches)):

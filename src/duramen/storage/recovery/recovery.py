@@ -1,8 +1,8 @@
-"""Bringing a data directory back: the newest checkpoint, then the WAL from there, frame by frame.
+"""Recovers a data directory: the newest checkpoint, then the WAL from there, frame by frame.
 
-Truth is a log's segments up to its checkpointed position, then the WAL; bytes in a segment beyond that are cut
-and written again. Logs with durability=os are the exception: for them the segment itself is read on. All of
-this is blocking and happens before anything is served; what it keeps is synced when it returns.
+The truth is a log's segments up to its checkpointed position, then the WAL; segment bytes beyond that position are cut
+and rewritten. Logs with durability=os are the exception: their segments are read to the end. All of this is blocking
+and happens before anything is served; everything that it keeps is synced when it returns.
 """
 
 from collections.abc import Callable
@@ -202,7 +202,7 @@ class _Recovery:
             return checkpoint
         if numbers or log_ids(self._files) or wal_slots(self._files):
             state = "sound" if numbers else "there"
-            self._found.find(f"no checkpoint is {state}: every segment is read, and what its batches say is believed")
+            self._found.find(f"no checkpoint is {state}: every segment is read, and its batches are trusted")
         return None
 
     def _write_checkpoints(self, newest: int, epoch: int, generation: int) -> tuple[int, NodeCheckpoint]:
@@ -239,7 +239,7 @@ class _Recovery:
             return False
         self._found.find(
             f"no file in {WAL_DIRECTORY}/ has generation {started} of the write-ahead log, where the checkpoint ends:"
-            " what was written after it is lost, but for what the segments hold"
+            " everything written after it is lost, except what the segments have"
         )
         return True
 

@@ -1,4 +1,4 @@
-"""The frames of the write-ahead log, applied to the logs that the checkpoint knows, in their order. Blocking."""
+"""Applies the frames of the write-ahead log, in order, to the logs of the checkpoint. Blocking."""
 
 from duramen.base.ids import LogId
 from duramen.base.leader_epochs import Takeover
@@ -100,7 +100,7 @@ class Replay:
             if self._found.believing and log_id not in self._headless:
                 self._headless.add(log_id)
                 self._found.find(
-                    f"the write-ahead log holds batches of log {log_id}, whose beginning is lost; left out"
+                    f"the write-ahead log holds batches of log {log_id}, whose beginning is lost; they are skipped"
                 )
 
     def _apply_to(self, log: Log, frame: Frame) -> None:
@@ -146,7 +146,7 @@ class Replay:
         found = header(batch)
         if found.base_offset < log.end_offset:
             if not self._found.believing:
-                self._found.find(f"log {log.id}: a batch at offset {found.base_offset} comes again; left out")
+                self._found.find(f"log {log.id}: a batch at offset {found.base_offset} is repeated; it is skipped")
             return
         if found.base_offset > log.end_offset and self._found.believing and self._found.gaps_only:
             self._found.fill(log, found.base_offset)

@@ -1,7 +1,7 @@
-"""What the segments themselves say, where no checkpoint is sound or the write-ahead log is damaged or not there.
+"""Recovers logs from segments alone, if no checkpoint is sound or the write-ahead log is damaged or missing.
 
-Blocking, and slow by its nature. Nothing is removed and nothing is cut: what makes no sense stays under another
-name or beside a mark, and whoever runs the node is told of it.
+Blocking and slow. Nothing is removed or cut: unusable data stays under another name or beside a mark, and the node logs
+it.
 """
 
 from collections.abc import Callable, Collection
@@ -210,7 +210,7 @@ class Rescue:
                 self._note_epoch(found)
         self._files.open(f"{directory}/{_UNCLAIMED}", create=True)
         self._files.sync_directory(directory)
-        self._find(f"{directory}: nothing says whose log it is; its records are left where they are")
+        self._find(f"{directory}: the log's stream is unknown; its records are left in place")
 
     def _set_aside(self, path: str) -> None:
         kept = f"{path}.{_UNCLAIMED}"
@@ -218,4 +218,4 @@ class Rescue:
             kept += "-"
         self._files.rename(path, kept)
         self._files.sync_directory(path.rpartition("/")[0])
-        self._find(f"{path} does not follow what is before it; it is kept as {kept}")
+        self._find(f"{path} does not follow the segment before it; it is kept as {kept}")

@@ -1,4 +1,7 @@
-"""Logs with durability=os, whose batches the write-ahead log never had: their segments are read on. Blocking."""
+"""Logs with durability=os, whose batches are not in the write-ahead log: their segments are read to the end.
+
+Blocking.
+"""
 
 from collections.abc import Mapping
 
@@ -20,7 +23,7 @@ def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: Recove
 
     Raises OSError.
     """
-    progress.begin("reading on the segments of durability=os", len(found.logs))
+    progress.begin("reading the segments of durability=os", len(found.logs))
     for log in found.logs.values():
         progress.logs_done += 1
         if log.durability == "os":

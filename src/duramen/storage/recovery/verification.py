@@ -1,7 +1,7 @@
-"""A data directory looked through from end to end: what in it is damaged. Blocking; it only reads.
+"""Verifies a data directory from end to end and reports its damage. Blocking; it only reads.
 
-Damaged is what recovery cannot go by: segments up to the checkpointed positions, then the write-ahead log. Bytes of a
-segment beyond them are no evidence, and a torn tail of the write-ahead log is no damage.
+Damage means that recovery could not use the data: segments up to the checkpointed positions, then the write-ahead log.
+Segment bytes beyond them are not used, and a torn tail of the write-ahead log is no damage.
 """
 
 from collections.abc import Callable, Iterator
@@ -159,7 +159,7 @@ class _Verification:
                 best = found
             self._check_takeovers(checkpoint_name(number), found)
         if best is None and log_ids(self._files):
-            words = "no checkpoint is sound: a start reads every segment, and believes what its batches say"
+            words = "no checkpoint is sound: a start reads every segment and trusts its batches"
             self.findings.append(DamageFinding("checkpoint", "checkpoint", words))
         return best, newest
 
@@ -183,7 +183,7 @@ class _Verification:
         if checkpoint is None and wal:
             replay = position(wal[0].generation, 0)
         if checkpoint is not None and not wal and (slots or checkpoint.logs):
-            words = f"no file has generation {replay >> 32}, where the checkpoint ends: what came after it is lost"
+            words = f"no file has generation {replay >> 32}, where the checkpoint ends: everything after it is lost"
             self.findings.append(DamageFinding(WAL_DIRECTORY, "wal-missing", words))
         verdict = judge([file.scan for file in wal], replay)
         self._name_wal_damage(wal, verdict, rescued=checkpoint is None)
@@ -197,7 +197,7 @@ class _Verification:
         for path, generation, first, last in wal_damage(wal, verdict, rescued=rescued):
             named = path or f"{WAL_DIRECTORY}/ (generation {generation}, which is missing)"
             rest = f"to {last}" if last >= 0 else "to its end"
-            words = f"no sound frame from byte {first} {rest}, though later ones say that it was synced"
+            words = f"no sound frame from byte {first} {rest}, although later frames prove that it was synced"
             self.findings.append(DamageFinding(named, "wal-frame", words, first, last))
 
     # -- segments -----------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class _Verification:
         index = read_index(self._files, place.path, base, entries, entries if tail is not None else entries - 1)
         if index is None or (tail is None and index.last().position != size):
             if place.known:
-                words = "the index is damaged or missing: it is made again from its segment, no record is lost"
+                words = "the index is damaged or missing: it is rebuilt from its segment, no record is lost"
                 self.findings.append(DamageFinding(place.path + ".index", "index", words))
             return None  # of the last segment it has no end, and without a checkpoint nothing says which is the last
         if tail is None:

@@ -1,8 +1,8 @@
-"""What is left of a data directory: of each log the batches that are sound, wherever they lie. Nothing is changed.
+"""Reads a damaged data directory: the sound batches of each log, wherever they lie. Changes nothing.
 
-As in a recovery, segments up to their checkpointed positions come first, then the write-ahead log; where one of the two
-is not whole, everything in the segments counts. Beyond that, sound frames behind a torn tail are taken too, and frames
-that no replay needs fill holes. Blocking.
+As in recovery, segments up to their checkpointed positions come first, then the write-ahead log. If either is
+incomplete, everything in the segments counts. In addition, sound frames after a torn tail are used, and frames that no
+replay needs fill holes. Blocking.
 """
 
 from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class _Reading:
             self._left.next_log_id = checkpoint.next_log_id
             self._left.directory_id = self._left.directory_id or UUID(bytes=checkpoint.directory_id)
             return msgspec.structs.replace(checkpoint, clean=checkpoint.clean and not at)
-        self._find("no checkpoint is sound: every segment is read, and what its batches say is believed")
+        self._find("no checkpoint is sound: every segment is read, and its batches are trusted")
         return None
 
     def _sound_checkpoint(self, number: int) -> NodeCheckpoint | None:
@@ -154,7 +154,7 @@ class _Reading:
         if checkpoint is not None and not needed:
             self._find(
                 f"no file in {WAL_DIRECTORY}/ has generation {replay >> 32} of the write-ahead log, where the"
-                " checkpoint ends: what was written after it is lost, but for what the segments hold"
+                " checkpoint ends: everything written after it is lost, except what the segments have"
             )
         self._believing = checkpoint is None or bool(verdict.damage) or not needed
         self._left.whole = not self._believing
@@ -163,7 +163,7 @@ class _Reading:
         for path, generation, first, last in wal_damage(wal, verdict):
             name = path or f"a missing file (generation {generation})"
             rest = last if last >= 0 else "its end"
-            self._find(f"{WAL_DIRECTORY}: {name} holds no sound frame from byte {first} to {rest}")
+            self._find(f"{WAL_DIRECTORY}: {name} has no sound frame from byte {first} to {rest}")
 
     # -- logs and segments ----------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class _Reading:
         suspect = -1
         for item in found:
             if isinstance(item, DamagedBytes):
-                self._find(f"{path}: bytes {item.start} to {item.end} are no sound batch")
+                self._find(f"{path}: bytes {item.start} to {item.end} are not a sound batch")
                 suspect = base if run is None else run.next
                 continue
             head, end = item.header, item.position + item.header.size

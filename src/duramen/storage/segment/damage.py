@@ -1,4 +1,4 @@
-"""Damage: which bytes of a segment hold no sound batch, which offsets are lost with them, and why. Plain data."""
+"""Damage: the bytes of a segment without a sound batch, the offsets lost with them, and the cause. Plain data."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -10,7 +10,7 @@ __all__ = ["Damage", "DamageCause", "merged"]
 class DamageCause(Enum):
     """Why bytes or offsets are called damaged: the name for programs, and words for people."""
 
-    BLOCK_CRC = "block-crc", "the block that the index has a CRC of does not match it"
+    BLOCK_CRC = "block-crc", "the block does not match its CRC in the index"
     BATCH_CRC = "batch-crc", "the record batch does not match its CRC"
     HEADER = "header", "no record batch begins there"
     OFFSET = "offset", "the record batch's offset does not follow"
@@ -18,7 +18,7 @@ class DamageCause(Enum):
     CUT_SHORT = "cut-short", "the file ends before"
     MISSING = "missing", "records are missing"
     MISSING_FILE = "missing-file", "the file is missing"
-    UNREADABLE = "unreadable", "the disk does not give the bytes"
+    UNREADABLE = "unreadable", "the disk cannot read the bytes"
 
     def __init__(self, id_: str, words: str) -> None:
         self.id = id_

@@ -1,7 +1,7 @@
-"""What is damaged in segments and therefore not served: named once, counted, and listed for those who ask.
+"""Quarantine of damaged ranges in segments: not served, logged once, counted, and listed on request.
 
-A range stays in quarantine until its segment is gone, another replica has given the right bytes (`repairing`), or the
-node starts again: then it is found again on the next read.
+A range stays in quarantine until its segment is deleted, another replica has supplied the right bytes (`repairing`), or
+the node restarts; then the next read finds it again.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class Quarantine:
         self._segments[segment] = None
         self._found_total.value += len(damage)
         for one in damage:
-            self.report(f"{segment.name_damage(one)}; it is not served, what lies around it is")
+            self.report(f"{segment.name_damage(one)}; it is not served, the records around it are")
         self._watch(segment)
 
     def named(self, segment: Segment, _: list[Damage]) -> None:

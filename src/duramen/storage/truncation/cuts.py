@@ -1,4 +1,4 @@
-"""Cutting a log: what lies at or beyond an offset goes, as a follower does whose history parted from the leader's."""
+"""Truncates a log at an offset, as a follower does when its history diverges from the leader's."""
 
 import errno
 from typing import Final, NamedTuple
@@ -125,7 +125,7 @@ def _check_synced(log: Log) -> None:
     if any(segment.suspect for segment in log.segments):
         # With durability=os nothing else has the records, and it is never written again.
         code = errno.EIO if log.durability == "os" else errno.EAGAIN
-        raise OSError(code, f"{log.directory} could not be synced and has not been written again yet")
+        raise OSError(code, f"{log.directory} could not be synced and is not rewritten yet")
 
 
 class _Rest:

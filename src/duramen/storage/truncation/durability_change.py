@@ -1,7 +1,7 @@
-"""A log's change from one durability to another, at a roll; one that was cut is made ready for what comes after it.
+"""Changes a log's durability at a segment roll; prepares a truncated log for new records.
 
-Appends to the log are held meanwhile. On a full disk they are refused, unless one of them is patient: then the change
-is tried again until there is room.
+Appends to the log are held meanwhile. On a full disk they fail, unless one of them is patient: then the change is
+retried until there is room.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class Switching:
         if log.deleted:
             return
         if failure is not None:
-            what = "the durability cannot change now" if log.changes else "a log that was cut cannot go on now"
+            what = "the durability cannot change now" if log.changes else "a truncated log cannot continue at present"
             if self._patient(log):
                 self._upkeep.retry_step(what, failure, partial(self.switch, log), partial(self._release, log))
             else:

@@ -1,6 +1,7 @@
-"""One cut of a log's end: the frame that says so, then what goes, from memory alone or from files too.
+"""One truncation of a log: the frame that records it, then the removal from memory alone or from files too.
 
-What fails on a full disk is tried again until there is room: the log is held as long, and nothing comes in between.
+If it fails on a full disk, it is retried until there is room; the log is held meanwhile, and nothing happens in
+between.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ __all__ = ["Truncation"]
 
 Done = Callable[[DuramenError | None], None]
 
-_WHAT = "a log cannot be cut"
+_WHAT = "a log cannot be truncated"
 
 
 class Truncation:
@@ -152,7 +153,7 @@ class Truncation:
             # A recovery makes the cut, unless a checkpoint comes before it.
             self._upkeep.unfinished = error
             if self._log.durability == "os":  # nothing else has what would come after it
-                self._log.failed = f"cutting {self._log.directory} failed ({error}); no writes until restart"
+                self._log.failed = f"truncating {self._log.directory} failed ({error}); no writes until restart"
         self._finish(error)
 
     def _finish(self, error: DuramenError | None) -> None:

@@ -1,13 +1,13 @@
-"""The node's write-ahead log: the batches of every log one after another in preallocated, recycled files.
+"""The node's write-ahead log: the batches of all logs one after another in preallocated, recycled files.
 
-Frames are staged in memory, written together, and made durable by one sync at a time in the worker's `sync`
-lane. Whoever waits for a WAL position is told in the order of positions. Invariants:
+Frames are staged in memory, written together, and made durable by one sync at a time in the worker's `sync` lane.
+Completions for WAL positions run in the order of positions. Invariants:
 
-- nothing counts as synced but what was written before the sync that covers it *began* (late capture);
-- one sync is under way at a time; where one append waits alone, syncs are short on average and the last one was some
-  time ago, the worker may make it at once (`brief`), which spares two wake-ups of threads;
+- a frame counts as synced only if it was written before the sync that covers it *began* (late capture);
+- one sync is in progress at a time; if one append waits alone, syncs are short on average and the last one is not recent,
+  the worker may run it at once (`brief`), which saves two thread wake-ups;
 - a failed write or sync ends all writing until restart; it is never retried;
-- a file is recycled only after `release` said that nothing in it is needed.
+- a file is recycled only after `release` has said that nothing needs it.
 """
 
 import errno
@@ -436,7 +436,7 @@ class Wal:
             action()
 
     def _fail(self, message: str) -> None:
-        self.failed = StorageFailed(f"{message}: this node takes no writes until it is restarted")
+        self.failed = StorageFailed(f"{message}: this node accepts no writes until it is restarted")
         self._failed_gauge.value = 1
         self._pool.close()
         self.on_failure(self.failed)
