@@ -74,7 +74,7 @@ def test_a_time_is_looked_up_by_the_leader(several: Several) -> None:
 
 def test_a_leader_that_does_not_answer_is_not_guessed_for(several: Several) -> None:
     several.cut = {LEADER}
-    with pytest.raises(RequestTimedOut, match=f"node {LEADER}, which leads the partition, does not answer"):
+    with pytest.raises(RequestTimedOut, match=f"node {LEADER}, the leader of the partition, does not respond"):
         reset(several, "end")
     place = several.place("a")
     several.partitions[place] = PartitionState((LEADER,), (LEADER,), None, 9, 9)

@@ -114,7 +114,7 @@ def test_a_damaged_node_takes_its_records_from_the_other_replicas(tmp_path: Path
         _damage(nodes.nodes[1].data_dir, b"of partition 0", slice(-5, None))
         _damage(nodes.nodes[1].data_dir, b"of partition 1", slice(-6, -1))
         nodes.start([1])
-        until(lambda: "it is cut there, and fetched again from its leader" in nodes.logs()[1], _WAIT_S)
+        until(lambda: "the log is truncated there, and fetched again from its leader" in nodes.logs()[1], _WAIT_S)
         assert "damage in the write-ahead log" in nodes.logs()[1]
         _let_lead_all(stream, nodes)
         for partition in (0, 1):
@@ -138,7 +138,7 @@ def test_a_voter_with_a_damaged_metadata_log_votes_once_it_has_all_entries_again
         # What follows the second topic's event vouches for it.
         _damage(nodes.nodes[1].data_dir, b"second-topic", slice(None), 1)
         two = threads.submit(nodes.start, [1, 2])
-        until(lambda: "it does not vote before it has fetched them again" in nodes.logs()[1], _WAIT_S)
+        until(lambda: "it does not vote until it has fetched them again" in nodes.logs()[1], _WAIT_S)
         assert not two.done()  # two of three voters are there, and one of them does not count
         nodes.start([3])
         two.result()

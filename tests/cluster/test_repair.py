@@ -103,7 +103,7 @@ def test_damage_found_while_running_is_repaired_from_other_nodes(tmp_path: Path)
         until(lambda: cluster.in_sync == [1, 2, 3], _WAIT_S)
         assert cluster.read() == [b"<%06d>" % number for number in range(_RECORDS)]
         for node in (1, 2):
-            assert "it neither leads nor is in sync until it is repaired" in nodes.logs()[node]
+            assert "it is neither leader nor in sync until it is repaired" in nodes.logs()[node]
             assert "is repaired from other replicas" in nodes.logs()[node]
         for number, log in nodes.logs().items():
             assert "Traceback" not in log, f"node {number}: {log}"

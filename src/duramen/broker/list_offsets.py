@@ -1,7 +1,7 @@
-"""How far partitions reach, wherever they are led: a node tells of those that it leads, and asks others for theirs.
+"""ListOffsets for partitions with any leader: a node answers for those that it leads, and asks other leaders.
 
-The time of a record is that of the batch that holds it: of its first record, or the append's where the broker sets
-times.
+The time of a record is taken from its batch: that of the first record, or the append time if the broker sets
+timestamps.
 """
 
 from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ class BoundsOf:
 
         RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
         """
-        found: list[Found] = [NotLeader(f"partition {one.partition} has no leader now: retry") for one in wanted]
+        found: list[Found] = [NotLeader(f"partition {one.partition} has no leader at present: retry") for one in wanted]
         by_leader: dict[int, list[int]] = {}
         for at, wish in enumerate(wanted):
             leader = self._membership.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
@@ -198,7 +198,7 @@ def _as_ours(error: DuramenError | OSError) -> DuramenError:
 def _bounds(leader: int, answer: FoundBounds | DuramenError, count: int) -> list[Found]:
     """What a leader has answered of each partition."""
     if isinstance(answer, DuramenError):
-        silent = f"node {leader}, which leads the partition, does not answer: {answer}"
+        silent = f"node {leader}, the leader of the partition, does not respond: {answer}"
         return [RequestTimedOut(silent) for _ in range(count)]
     if len(answer.partitions) != count:
         short = f"node {leader} has answered for {len(answer.partitions)} partitions, and was asked for {count}"

@@ -1,7 +1,7 @@
-"""The settings of a node as configs: those that are the defaults of streams are changed while it runs.
+"""The settings of a node as configs; stream defaults can change while it runs.
 
-What was changed, of this node or of every node, is in the metadata and comes before what the node was started with.
-Configs that only Kafka's brokers have are kept there too, and change nothing.
+Changes for this node or for every node are in the metadata and override the settings of the start. Configs that only
+Kafka's brokers have are stored there too, without effect.
 """
 
 import contextlib
@@ -112,7 +112,7 @@ class NodeConfigs:
 
         def changed(error: DuramenError | None) -> None:
             if error is None and unused:
-                self._report(f"kept, and without effect: Duramen has nothing that {', '.join(unused)} configures")
+                self._report(f"stored without effect: Duramen has nothing that {', '.join(unused)} configures")
             done(error)
 
         self._changes.ask(ConfigureNode(node_id, changes, whole=whole), settled(changed))
@@ -131,7 +131,7 @@ def setting_of(name: str) -> Setting:
     Raises RequestInvalid.
     """
     if name in BROKER and name not in _DYNAMIC:
-        raise RequestInvalid(f"a node reads its settings when it starts: {name} cannot be changed before then")
+        raise RequestInvalid(f"nodes read this setting at the start: {name} cannot be changed before then")
     setting = BROKER.get(name) or unused_setting(name)
     if setting is not None:
         return setting

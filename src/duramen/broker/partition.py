@@ -1,4 +1,4 @@
-"""One partition as its leader sees it: checking and appending batches, and what can be asked about its log."""
+"""One partition as its leader sees it: checks and appends batches, and answers questions about its log."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -296,7 +296,9 @@ class Partition:
         elif admit is not None:
             admit(self, head, partial(self._admitted, came, batch, head, done))
         else:
-            error: DuramenError = TransactionalIdMissing("a batch of a transaction comes without its transactional id")
+            error: DuramenError = TransactionalIdMissing(
+                "a transactional batch needs a transactional id in its request"
+            )
             self._admitted(came, batch, head, done, error)
 
     def _admitted(
@@ -538,7 +540,7 @@ class Partition:
         """
         log = self.log
         if self.role is not None and self.role.latest_offset is None and timestamp not in (EARLIEST, EARLIEST_LOCAL):
-            done(-1, -1, OffsetNotAvailable("what is committed is not known yet: this leader is new"))
+            done(-1, -1, OffsetNotAvailable("the leader is new and does not know the high watermark yet"))
         elif timestamp == LATEST:
             done(log.visible_end(committed=committed), -1, None)
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -1,4 +1,4 @@
-"""Whether a producer's batch may go into a shard of a queue space: each record is an entry of the queue of its key."""
+"""Checks a producer's batch for a shard of a queue space: each record is an entry of the queue that its key names."""
 
 from typing import Final
 
@@ -59,4 +59,4 @@ def _reserved(record: DecodedRecord, *, owned: bool) -> str:
     allowed = (KEY_HEADER, OWNER_HEADER) if owned else (KEY_HEADER,)
     reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name not in allowed)
     name = next(reserved, None)
-    return "" if name is None else f"the header {name[:40]!r} is for operations on queues"
+    return "" if name is None else f"the header {name[:40]!r} is reserved for operations on queues"

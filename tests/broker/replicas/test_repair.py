@@ -187,7 +187,7 @@ def test_a_gap_without_bytes_is_cut_where_others_have_the_records() -> None:
     node.others = {2: Node().filled()}
     node.hears(2, 2, (2, 3))
     assert node.last_fetch() == (2, Position(1, 2))
-    assert "it is cut there" in node.said[-1]
+    assert "the log is truncated there" in node.said[-1]
 
 
 def test_the_only_one_that_has_the_rest_leads_on_and_is_repaired_later() -> None:

@@ -81,7 +81,7 @@ def test_a_view_before_damage_says_what_is_missing_and_goes_on_once_it_is_repair
     assert segment.base_offset <= facts.position < segment.end_offset
     assert f"snapshots end at {facts.position}" in facts.problem
     assert f"(offsets {facts.position} to {facts.position}) are damaged" in facts.problem
-    assert sum(report.count("stands still") for report in keyed.hand.reports) == 1, "it is said once"
+    assert sum(report.count("has stopped") for report in keyed.hand.reports) == 1, "it is said once"
     with pytest.raises(SnapshotNotReached):
         offsets(keyed, 100)
     assert offsets(keyed, facts.position)
@@ -130,11 +130,11 @@ def test_the_scrubber_finds_damaged_files_of_views_and_they_are_made_again(kind:
     keyed.produce(*((b"k%d" % (number % 50), b"v") for number in range(more)))
     keyed.hand.restart()
     scrub(keyed)
-    assert not any("written again" in report for report in keyed.hand.reports)
+    assert not any("written to disk again" in report for report in keyed.hand.reports)
     path = names(keyed.hand.files, kind)[0]
     keyed.hand.files.corrupt(path, 100)
     scrub(keyed)
-    assert [path in report for report in keyed.hand.reports if "is written again" in report] == [True]
+    assert [path in report for report in keyed.hand.reports if "is written to disk again" in report] == [True]
     keyed.hand.reports.clear()
     scrub(keyed)
     assert keyed.hand.reports == []
@@ -176,7 +176,7 @@ def test_a_checkpoint_that_is_not_of_this_log_is_discarded(after: int, said: str
     keyed.hand.stop()
     put_back(keyed.hand.files, view)
     keyed.hand.start()
-    assert any(said in report and "built anew" in report for report in keyed.hand.reports), keyed.hand.reports
+    assert any(said in report and "rebuilt" in report for report in keyed.hand.reports), keyed.hand.reports
     keyed.check(20 + after)
 
 

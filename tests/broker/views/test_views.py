@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_said_and_the_view_built_anew() -> None:
     for name in files.names(f"keyed/{directory}"):
         files.open(f"keyed/{directory}/{name}").write([b"?"], 20)
     keyed.hand.start()
-    assert any("built anew" in report for report in keyed.hand.reports)
+    assert any("rebuilt" in report for report in keyed.hand.reports)
     keyed.check(2)
 
 

@@ -176,7 +176,7 @@ def test_a_kafka_producer_puts_entries_into_queues_of_the_shard_that_it_writes_t
         (BatchInput(5, there, b"v"), "partitioner=murmur2_random"),
         (BatchInput(5, None, b"v"), "needs a name"),
         (BatchInput(5, b"\xff", b"v"), "UTF-8"),
-        (BatchInput(5, here, b"v", ((b"duramen-queue-op", b"delete"),)), "is for operations on queues"),
+        (BatchInput(5, here, b"v", ((b"duramen-queue-op", b"delete"),)), "is reserved for operations on queues"),
     ):
         error = space.produce([BatchInput(5, here, b"right"), record])
         assert isinstance(error, BatchInvalid)

@@ -1,4 +1,4 @@
-"""A partition of which this node has no replica, or none that is open: whoever asks is told who leads it."""
+"""A partition without an open replica on this node: requests get the leader instead."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Absent(NamedTuple):
         return False
 
     def check_leads(self) -> None:
-        known = "nobody is known to" if self.leader_id is None else f"node {self.leader_id} does"
+        known = "no leader is known" if self.leader_id is None else f"node {self.leader_id} does"
         raise NotLeader(f"this node has no replica of the partition that takes part: {known}")
 
     def check_holds(self) -> None:

@@ -1,6 +1,7 @@
-"""What of a partition is on a node's disk, as its replica begins with it: judged before anything is said of it.
+"""The state of a replica's log on disk when the replica starts: checked before it reports anything.
 
-A log that has lost records to damage ends before them once other replicas are known to have them: it is fetched again.
+If damage has cost records and other replicas are known to have them, the log is truncated before them and fetched
+again.
 """
 
 from collections.abc import Callable
@@ -24,9 +25,9 @@ LookDone = Callable[[ReplicaDiskState | DuramenError], None]
 class DamagePolicy(Enum):
     """What becomes of a log that has lost records to damage."""
 
-    REFUSED = "no other replica is known to have the records: the replica is out of service"
-    CUT = "another replica leads and has them: the log ends before them, and they are fetched again"
-    KEPT = "no other replica has later records: reads of the gap fail, all others succeed"
+    REFUSED = "no other replica is known to have the records, so this replica is out of service"
+    CUT = "the leader has them, so the log is truncated before them and fetches them again"
+    KEPT = "no other replica has later records, so reads of the lost range fail and all others succeed"
 
 
 def gaps_of(state: PartitionState, node_id: int) -> DamagePolicy:
@@ -69,7 +70,7 @@ def look(store: Store, log: Log, done: LookDone, gaps: DamagePolicy = DamagePoli
         else:
             named = ", ".join(f"{first} to {last}" for first, last in lost)
             why = "its replica is out of service while the cluster counts on it for them, or has no other leader"
-            done(LogDamaged(f"{log.directory} has lost the offsets {named} to damage: {why}"))
+            done(LogDamaged(f"{log.directory} lost the offsets {named} to damage: {why}"))
 
     def begun(error: DuramenError | None) -> None:
         done(error if error is not None else ReplicaDiskState(takeovers_of(log), log.start_offset, log.end_offset))

@@ -1,7 +1,7 @@
-"""Repairing the log of a replica from other replicas: the damaged ranges alone, so that all that is sound stays.
+"""Repairs the log of a replica from other replicas: only the damaged ranges, so that all sound data stays.
 
-Two replicas that are damaged at different places give each other what they lack, and neither has to lead for that: what
-proves a range right is what this node knows of it, its offsets, its leader epochs and the CRCs of its blocks.
+Two replicas with damage at different places repair each other, and neither has to be leader. This node's offsets,
+leader epochs and block CRCs prove a range right.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,8 +57,8 @@ class RepairOutcome(Enum):
     """What a repair came to."""
 
     WHOLE = "every damaged range is repaired"
-    UNFIT = "the leader has other records there, or none, or they do not fit into the file"
-    LACKING = "no replica that answers has all of it"
+    UNFIT = "the leader has other records in the range, or none, or they do not fit into the file"
+    LACKING = "no replica that responds has the whole range"
 
 
 class _Range(NamedTuple):

@@ -1,7 +1,7 @@
-"""The replica of a partition at work: hands messages, time and syncs to its machine, and does what the machine says.
+"""The replica of a partition: passes messages, time and syncs to its state machine, and executes its effects.
 
-Batches are written and not waited for; cuts are, and so is a log that begins anew. A replica whose disk fails does
-nothing any more until it begins anew, with the node's next registration: it must not say what it cannot keep.
+Writes of batches are not awaited; truncations and restarts of the log are. A replica whose disk fails stops until it is
+recreated with the node's next registration, because it could not keep what it reports.
 """
 
 from collections.abc import Callable, Collection
@@ -319,7 +319,7 @@ class Replica:
     def stop(self) -> None:
         """Do nothing any more; who waits is told. What is being written may still reach the disk."""
         if self._over is None:
-            self._end(NodeStopping("this node is stopping, or has this partition no more"))
+            self._end(NodeStopping("this node is stopping, or no longer has this partition"))
 
     # -- the machine --------------------------------------------------------------------------------
 

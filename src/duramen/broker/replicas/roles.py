@@ -1,7 +1,7 @@
-"""The replicas of a node, as the controller gives them to it: opened, told what has changed, and let go.
+"""The replicas that the controller assigns to a node: opened, updated, and released.
 
-One that is damaged is closed, and opened again once the controller does not count on it any more: then it is repaired
-from other replicas, or, where what they have does not fit, fetched again from the damage on.
+A damaged replica is closed, and reopened once the controller no longer counts it as in sync. Then it is repaired from
+other replicas, or, if their records do not fit, fetched again from the damage on.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -112,7 +112,7 @@ class Replicas:
         if self._kit.peers is None or replica is None or len(replica.machine.state.nodes) < 2:
             return
         log, epoch = replica.partition.log, replica.epoch
-        self._kit.outside.report(f"{_named(log)} is damaged: it neither leads nor is in sync until it is repaired")
+        self._kit.outside.report(f"{_named(log)} is damaged: it is neither leader nor in sync until it is repaired")
         self._close(place)
         replica.partition.role = Absent(epoch, None)
         self._report(place)
@@ -226,8 +226,8 @@ class Replicas:
             return
         self._tried.discard(place)
         if lost and gaps is DamagePolicy.CUT:
-            named = f"{log.directory} has lost records to damage from offset {lost[0][0]} on"
-            self._kit.outside.report(f"{named}: it is cut there, and fetched again from its leader")
+            named = f"{log.directory} lost records to damage from offset {lost[0][0]} on"
+            self._kit.outside.report(f"{named}: the log is truncated there, and fetched again from its leader")
 
         def found(kept: ReplicaDiskState | DuramenError) -> None:
             if place not in self._opening:
@@ -271,7 +271,7 @@ class Replicas:
                 return
             if outcome is RepairOutcome.WHOLE:
                 self._kit.outside.report(
-                    f"{log.directory} is repaired from other replicas: it follows its leader again"
+                    f"{log.directory} is repaired from other replicas and follows its leader again"
                 )
             elif outcome is RepairOutcome.LACKING and gaps is DamagePolicy.CUT:
                 # Cut there, it would lose what is sound behind the damage, which the others may lack.

@@ -1,4 +1,4 @@
-"""What applies committed records to one view: it reads the log, one piece after another, and rests where it fails."""
+"""Applies committed records to one view: reads the log piece by piece, and pauses after a failure."""
 
 from collections.abc import Callable
 from functools import partial
@@ -85,9 +85,7 @@ class ViewApplier:
         if self._retry is not None:
             return
         if self._state.facts.problem != problem:
-            self._parts.report(
-                f"the view of {self._state.name} stands still, and is tried again each minute: {problem}"
-            )
+            self._parts.report(f"the view of {self._state.name} has stopped and is retried every minute: {problem}")
         self._state.set_problem(problem)
         self._retry = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + _RETRY_MS, self._try_again)
 
@@ -147,7 +145,7 @@ class ViewApplier:
             return False
         self.busy = True
         self._parts.report(
-            f"the table of keys of {self._state.name} lies in files from now on: snapshots lag by a round"
+            f"the table of keys of {self._state.name} is stored in files from now on: snapshots lag by a round"
         )
         self._table.file(view, partial(self._end_round, view))
         return True

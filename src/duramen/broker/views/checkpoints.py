@@ -1,4 +1,4 @@
-"""The checkpoints of one view at work: the view is loaded from them, saved to them, and has them checked."""
+"""The checkpoints of one view: loads the view from them, saves it, and checks their files."""
 
 from collections.abc import Callable
 from functools import partial
@@ -77,7 +77,7 @@ class ViewCheckpoints:
         if self._floor is not None and kept is not None:
             self._floor.restored(kept)
         for wrong in result.wrong:
-            self._parts.report(f"a view of {self._state.partition.stream.name} is built anew: {wrong}")
+            self._parts.report(f"a view of {self._state.partition.stream.name} is rebuilt: {wrong}")
         self._state.view, self._state.loaded_once = result.view, True
         self._retention.restored(result.view)
         self._retention.keep_tombstones()
@@ -158,7 +158,7 @@ class ViewCheckpoints:
 
     def _mend(self, part: CheckedPart) -> None:
         name = self._state.name
-        self._parts.report(f"{part.damaged} does not match its checksum: the view of {name} is written again")
+        self._parts.report(f"{part.damaged} does not match its checksum: the view of {name} is written to disk again")
         if part.in_page:
             self.load(anew=True)
             return

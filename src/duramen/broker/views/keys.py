@@ -1,4 +1,4 @@
-"""Looking for records without a key on a cluster: each leader looks in its own partitions."""
+"""Searches for records without a key on a cluster: each leader searches its own partitions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -74,7 +74,7 @@ class ClusterKeys:
 
     def _ask(self, request: FindUnkeyed, known: KnownLeader, left_ms: int, answered: Done[AllKeyed]) -> Underway:
         if known.node_id is None:
-            raise NotLeader("nobody leads the partition now: ask again")
+            raise NotLeader("the partition has no leader at present: retry")
         self._caller.call(known.node_id, FIND_UNKEYED, request, answered, left_ms)
         return Underway(known.node_id)
 

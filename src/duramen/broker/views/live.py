@@ -1,4 +1,4 @@
-"""Live topics: consumers read keyed streams without superseded records, pass by pass, each to a fixed end."""
+"""Live topics: consumers read keyed streams without superseded records, in passes with a fixed end each."""
 
 from collections.abc import Callable
 from functools import partial
@@ -88,7 +88,7 @@ class _Reader:
         if view.facts.position > log.high_watermark:
             # After a start the view has more than is known to be committed; the high watermark rises soon.
             if now:
-                raise OffsetNotAvailable("what is committed is not known yet")
+                raise OffsetNotAvailable("the high watermark is not known yet")
             return LiveFound(None, mine.end)
         mine.check(view.bounds, log.start_offset)
         page = mine.page

@@ -1,4 +1,4 @@
-"""The view of one partition at work: it applies what is committed, in jobs, one at a time; nobody's append waits."""
+"""The view of one partition at run time: applies committed records in jobs, one at a time; appends never wait."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -146,7 +146,7 @@ class RunningView:
         if self._state.closed:
             return
         if isinstance(error, CheckpointInvalid):
-            self._parts.report(f"a view of {self.partition.stream.name} is built anew: {error}")
+            self._parts.report(f"a view of {self.partition.stream.name} is rebuilt: {error}")
             self._checkpoints.load(anew=True)
             return
         if not isinstance(error, DuramenError | OSError):

@@ -1,4 +1,4 @@
-"""What readers of snapshots ask of one view: whether a snapshot can be opened, and which records it has."""
+"""Snapshot reads of one view: whether a snapshot can be opened, and its records."""
 
 from collections import deque
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class ShownRecords:
             if at < oldest:
                 at = view.live_end
             if not oldest <= at:
-                raise SnapshotNotReached(f"the view of {self._state.name} shows no state before {oldest} any more")
+                raise SnapshotNotReached(f"the view of {self._state.name} no longer has states before {oldest}")
             stop = max(first, min(at, first + size))
             return LiveRecords(at, view.position, view.live_records(at, first, stop), stop)
 
@@ -99,5 +99,7 @@ class ShownRecords:
     def _ended(self, done: Callable[[T | BaseException], None], result: T | BaseException) -> None:
         if isinstance(result, CheckpointInvalid):
             self._failed(result)
-            result = SnapshotNotReached(f"the view of {self._state.name} is built anew: a file of it is damaged")
+            result = SnapshotNotReached(
+                f"the view of {self._state.name} is rebuilt, because one of its files is damaged"
+            )
         done(result)

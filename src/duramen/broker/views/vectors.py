@@ -1,4 +1,4 @@
-"""Snapshots over several partitions, of one keyed stream or of several: each transaction is in them wholly or not."""
+"""Snapshots over several partitions of one or more keyed streams: each has every transaction entirely or not at all."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -59,7 +59,7 @@ class SnapshotVectors:
         found = None if aims is None else aims.newest([one.s0 for one in bounds], reached)
         if found is None:
             raise SnapshotNotReached(
-                "the views are behind, and no snapshot that they have come to has every transaction whole"
+                "the views are behind: no snapshot that they have reached contains every transaction entirely"
             )
         return list(found)
 

@@ -1,4 +1,4 @@
-"""The views of the keyed streams of a node: of all partitions that it has a replica of."""
+"""The views of the keyed streams of a node: one for each partition with a replica on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -112,7 +112,7 @@ class KeyedViews:
         if self._stopping:
             raise NodeStopping("the node is stopping")
         if not self._alone or _name(stream, index) in self._closing:
-            raise SnapshotNotReached(f"the view of a partition of {stream.name} is not there yet: repeat")
+            raise SnapshotNotReached(f"the view of a partition of {stream.name} is not open yet: retry")
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
 
     def hold(self, stream: Stream, positions: Mapping[int, int]) -> Callable[[], None]:
@@ -144,8 +144,8 @@ class KeyedViews:
         if filled:
             max(filled, key=lambda view: view.facts.table_bytes).file_table()
         return (
-            f"the views of keyed streams take {format_bytes(taken)}, and {format_bytes(self._limit_bytes)} of"
-            " memory.limit.bytes are for them: raise it"
+            f"the views of keyed streams take {format_bytes(taken)}, and {format_bytes(self._limit_bytes)} of "
+            "memory.limit.bytes are allowed: raise it"
         )
 
     def running(self) -> Sequence[RunningView]:
