@@ -51,9 +51,9 @@ def test_nodes_are_told_of_at_once(read: Read) -> None:
     assert read.new() == [
         "node 4 has registered, in rack b",
         "node 4 is live",
-        "node 4 is about to stop: others lead what it led",
-        "node 4 is fenced: it leads nothing, and is in no in-sync set that can do without",
-        "node 4 is of the cluster no more",
+        "node 4 is about to stop: its leaderships move to other nodes",
+        "node 4 is fenced: it leads no partition, and leaves each in-sync set that has another member",
+        "node 4 was removed from the cluster",
     ]
 
 
@@ -131,5 +131,5 @@ def test_an_unclean_election_is_a_warning_at_once(read: Read) -> None:
         "in-sync sets of 1 partition changed: node 2 left 1",
     ]
     assert read.warnings == [
-        "unclean election: node 3 leads rides-0 and may lack acknowledged records: what it lacks is lost"
+        "unclean election: node 3 leads rides-0; acknowledged records that it lacks are lost"
     ]

@@ -1,8 +1,8 @@
-"""The controller of the cluster while this node's quorum leads: decides, proposes, and answers what is committed.
+"""The controller of the cluster while this node leads the quorum: decides, proposes, and responds once committed.
 
-It decides on its own copy of the state, which has what it has proposed and is not committed yet. Its proposals are
-committed in their order or not at all: while it leads that copy is what the end of its log adds up to, and when it
-leads no more the copy goes with it. Whatever an answer rests on is committed before it is given, refusals included.
+It decides on its own copy of the state, which includes proposals that are not committed yet. Its proposals are
+committed in order or not at all: during its term that copy equals the state at the end of its log, and it is discarded
+with the term. Everything that a response rests on is committed before it is sent, also for refusals.
 """
 
 from collections import deque
@@ -209,7 +209,7 @@ class ActiveController:
 
     def _refused(self, outcome: Outcome) -> None:
         if isinstance(outcome, DuramenError) and not isinstance(outcome, NotController | OutcomeUnknown):
-            self._kit.outside.report(f"the controller could not do what it had to: {outcome}")
+            self._kit.outside.report(f"the controller could not make a required change: {outcome}")
 
     def _observed(self) -> Observed:
         seen = self._runner.describe()
@@ -338,4 +338,4 @@ def _outcome(outcome: Value | DuramenError, end_offset: int) -> Outcome:
 
 
 def _not_active() -> NotController:
-    return NotController("this node is not the active controller: it does not lead the quorum, or not for long enough")
+    return NotController("this node is not the active controller: it is not the leader of the quorum, or not yet ready")

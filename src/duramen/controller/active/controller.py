@@ -1,4 +1,4 @@
-"""A node's part in the controller of its cluster: active while its quorum leads, and told of all that takes effect."""
+"""A node's part in the controller: active while it leads the quorum, and notified of every committed change."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -182,5 +182,5 @@ class Controller:
     def _not_controller(self) -> NotController:
         leader_id = self.leader_id
         if leader_id in (None, self._kit.node_id):
-            return NotController("this node is not the active controller, and knows of none")
+            return NotController("this node is not the active controller and knows of none")
         return NotController(f"this node is not the active controller: node {leader_id} leads the quorum")

@@ -1,4 +1,4 @@
-"""Changes of the voters that the active controller is asked for: refused at once, or answered once committed."""
+"""Requests to change the voters: refused immediately, or answered once committed."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -65,7 +65,11 @@ class VoterChanges:
         self.look()
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
-            done(OutcomeUnknown("this node led the quorum no more before the change of the voters was committed"))
+            done(
+                OutcomeUnknown(
+                    "this node lost the leadership of the quorum before the change of the voters was committed"
+                )
+            )
 
 
 def refusal_error(refusal: VoterChangeRefusal) -> DuramenError:

@@ -1,6 +1,6 @@
-"""What an operator asks of a cluster on any of its nodes: brought to the active controller, or read of what is known.
+"""Operators' requests about a cluster, on any of its nodes: sent to the active controller, or answered locally.
 
-A node that is alone has the same office: `operating_alone` decides there.
+A standalone node has the same interface in `standalone`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -317,13 +317,13 @@ class ClusterAdmin:
 
     def _voter_to_be(self, node_id: int, observed: Observed) -> Voter:
         if any(seen.replica.node_id == node_id for seen in observed.voters):
-            raise VoterDuplicate(f"node {node_id} votes already")
+            raise VoterDuplicate(f"node {node_id} is already a voter")
         node = self.state.registrations.get(node_id)
         if node is None:
             raise NodeNotFound(f"node {node_id} is not registered: start it with a live node among its seeds first")
         followers = [seen.replica for seen in observed.observers if seen.replica.node_id == node_id]
         if not followers:
-            raise VotersUnsettled(f"node {node_id} does not follow the metadata log yet")
+            raise VotersUnsettled(f"node {node_id} has not caught up with the metadata log yet")
         host, port = endpoint_of(node, CLUSTER_ENDPOINT) or ("", 0)
         where = host_port(host, port)
         replica = ReplicaId(node_id, node.directory_id)
@@ -411,7 +411,7 @@ def endpoint_of(node: Node, name: str) -> tuple[str, int] | None:
 
 def _unheard(survey: Survey) -> LeaderUnavailable:
     silent = ", ".join(map(str, survey.silent))
-    return LeaderUnavailable(f"no replica has said what it has: nothing was heard of the nodes {silent}")
+    return LeaderUnavailable(f"no replica has reported its log; these nodes did not respond: {silent}")
 
 
 def _error(outcome: Answer | DuramenError) -> DuramenError | None:

@@ -1,4 +1,4 @@
-"""What an operator asks of a node that is alone: decided as in a cluster of this one node, and nothing can change."""
+"""Operators' requests to a standalone node: decided as in a cluster of this one node, which cannot change."""
 
 from collections.abc import Callable
 from typing import Final
@@ -59,7 +59,7 @@ class AloneAsking:
         return value
 
     def _refusal(self) -> RequestInvalid:
-        return RequestInvalid(f"node {self._node_id} is alone: there is no other node for this")
+        return RequestInvalid(f"node {self._node_id} is standalone: there is no other node for this")
 
     def _cluster_of_one(self, place: PartitionId | None) -> ControllerState:
         """The nodes that this one knows of, which is itself, and the partition that is asked about."""

@@ -1,6 +1,6 @@
-"""What became of the cluster, in lines for an operator: of nodes at once, of partitions one for all of a second.
+"""Cluster events as log lines for operators: node events at once, partition events one line for all of a second.
 
-They stand in the order of the metadata log: what became of a node comes before what that made of partitions.
+They are in the order of the metadata log: a node's event comes before its effects on partitions.
 """
 
 from collections import Counter
@@ -46,23 +46,25 @@ class Chronicle:
             case NodeRegistered(node_id=node_id, rack=rack):
                 self._tell(f"node {node_id} has registered{f', in rack {rack}' if rack else ''}")
             case NodeFenced(node_id=node_id):
-                self._tell(f"node {node_id} is fenced: it leads nothing, and is in no in-sync set that can do without")
+                self._tell(
+                    f"node {node_id} is fenced: it leads no partition, and leaves each in-sync set that has "
+                    "another member"
+                )
             case NodeUnfenced(node_id=node_id):
                 self._tell(f"node {node_id} is live")
             case NodeDraining(node_id=node_id, unwritable=True):
-                self._tell(f"node {node_id} takes no writes: others lead what it led")
+                self._tell(f"node {node_id} accepts no writes: its leaderships move to other nodes")
             case NodeDraining(node_id=node_id):
-                self._tell(f"node {node_id} is about to stop: others lead what it led")
+                self._tell(f"node {node_id} is about to stop: its leaderships move to other nodes")
             case NodeUnregistered(node_id=node_id):
-                self._tell(f"node {node_id} is of the cluster no more")
+                self._tell(f"node {node_id} was removed from the cluster")
 
     def partition(self, name: str, before: PartitionState, after: PartitionState, *, unclean: bool = False) -> None:
         """A partition has become another; `name` is for people. `unclean`: its leader may lack acknowledged records."""
         if unclean:
             self._say()
             self._warn(
-                f"unclean election: {_who(after.leader)} leads {name} and may lack acknowledged records: what it lacks"
-                " is lost"
+                f"unclean election: {_who(after.leader)} leads {name}; acknowledged records that it lacks are lost"
             )
         if before.leader != after.leader:
             self._led.add(name)

@@ -1,4 +1,4 @@
-"""How a node takes part: it registers, is heard, learns that it is fenced, and drains until it may go (KIP-631)."""
+"""The lifecycle of a node in a cluster: registration, heartbeats, fencing, draining, controlled stop (KIP-631)."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -19,12 +19,12 @@ __all__ = ["Lifecycle", "LifecyclePhase"]
 class LifecyclePhase(Enum):
     """What a node is, as it was last told."""
 
-    JOINING = "not registered yet, or not any more"
-    FENCED = "fenced: it leads nothing and is in no in-sync set"
+    JOINING = "not registered, or no longer registered"
+    FENCED = "fenced: it leads no partition and is in no in-sync set"
     LIVE = "live"
-    UNWRITABLE = "its storage takes no writes: others are to lead"
-    DRAINING = "about to stop: others are to lead"
-    DRAINED = "it may stop: nobody has to notice that it goes"
+    UNWRITABLE = "its storage accepts no writes: its leaderships move to other nodes"
+    DRAINING = "about to stop: its leaderships move to other nodes"
+    DRAINED = "ready to stop: no leaderships are left"
 
 
 class Lifecycle:

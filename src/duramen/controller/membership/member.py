@@ -1,4 +1,4 @@
-"""The Standing of a node among others: it asks the active controller, hears the metadata log, has its replicas."""
+"""A node's membership in a cluster: asks the active controller, follows the metadata log, has its replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -304,9 +304,9 @@ class ClusterMember:
 
     def _writability_changed(self, problem: DuramenError | None) -> None:
         if problem is None:
-            self._kit.report("this node takes writes again: it takes part anew, and its replicas catch up")
+            self._kit.report("this node accepts writes again: it registers again, and its replicas catch up")
         else:
-            self._kit.report(f"this node takes no writes, and others are to lead what it leads: {problem}")
+            self._kit.report(f"this node accepts no writes, and its leaderships move to other nodes: {problem}")
         self.lifecycle.storage_changed(unwritable=problem is not None)
 
     @property

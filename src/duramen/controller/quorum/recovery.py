@@ -1,8 +1,8 @@
-"""A replica from its disk: ballot, snapshot and log are read, and judged, before anything is said.
+"""Recovers a replica from disk: reads and checks ballot, snapshot and log before it sends anything.
 
-What a log without a ballot is: empty, a replica that nobody has heard of; otherwise the log of a node that was alone,
-which is a quorum of one. Wherever the disk may have forgotten what was promised, the start is refused. A log that is
-damaged ends before that where other voters have it too: the replica is not counted on before it has all of it again.
+A missing ballot means an empty, unknown replica if the log is empty; otherwise the log is that of a standalone node,
+which is a quorum of one. If the disk may have lost a promise, the start is refused. A damaged log is truncated before
+the damage if other voters have the rest; the replica does not count until it has fetched everything again.
 """
 
 from collections.abc import Callable
@@ -101,11 +101,11 @@ class Opening:
 
     def _scan(self, promised: Promised | None, found: FoundSnapshot, done: OpenDone) -> None:
         for path in found.damaged:
-            self._outside.report(f"{path} is damaged: the snapshot before it is used, if its log is still there")
+            self._outside.report(f"{path} is damaged: the previous snapshot is used if the log after it still exists")
         start = NOTHING if found.snapshot is None else found.snapshot.end
         if self._log.start_offset > start.offset:
             where = f"the metadata log ({self._log.directory}) begins at offset {self._log.start_offset}"
-            error = LogDamaged(f"{where}, and no sound snapshot holds what is before that")
+            error = LogDamaged(f"{where}, and no sound snapshot has the entries before that")
             self._begin_anew(promised, error, done)
             return
 
@@ -153,7 +153,7 @@ class Opening:
         last = self._batches[-1] if self._batches else None
         below = self._log.start_offset if self._below is None else self._below.offset
         end_offset = below if last is None else last.first + last.entries
-        self._outside.report(f"{error}: it is cut at offset {end_offset}, and fetched again from the leader")
+        self._outside.report(f"{error}: it is truncated at offset {end_offset} and fetched again from the leader")
         self._store.metadata_damaged = True
         self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
 
@@ -170,7 +170,7 @@ class Opening:
             self._log = self._store.ensure(self._log.key, self._log.config)
             self._scanned(promised, FoundSnapshot(None, ()), done)
 
-        self._outside.report(f"{error}: it begins anew, and is fetched again from the leader")
+        self._outside.report(f"{error}: it is deleted and fetched again from the leader")
         self._store.metadata_damaged = True
         self._store.delete(self._log, deleted)
 

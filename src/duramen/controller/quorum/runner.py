@@ -1,8 +1,8 @@
-"""A replica at work: hands messages, time and syncs to its machine, and does what the machine says, in its order.
+"""Runs a quorum replica: passes messages, time and syncs to its state machine, and executes its effects in order.
 
-Nothing behind a ballot is done before that is on disk; cuts and snapshots are waited for in the same way. A replica
-whose disk fails must not say what it cannot keep: from then on it is volatile until it is started again. It follows in
-memory, so that its node knows what the cluster decides, reports nothing as synced, and neither votes nor leads.
+No effect after a ballot is executed before the ballot is on disk; truncations and snapshots are awaited in the same
+way. A replica whose disk fails cannot keep promises: it becomes volatile until it is restarted. It follows in memory,
+so that its node knows the cluster's decisions, reports nothing as synced, and neither votes nor leads.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,8 +75,8 @@ class Runner:
         self._damaged = machine.damaged
         if self._damaged:
             outside.report(
-                "damage on the disk may have cost entries of the metadata log that this node has acknowledged: it does"
-                " not vote before it has fetched them again from the leader"
+                "disk damage may have destroyed entries of the metadata log that this node acknowledged: it does not "
+                "vote until it has fetched them again from the leader"
             )
         self._go_on()
 
@@ -230,8 +230,8 @@ class Runner:
 
     def _not_controller(self) -> NotController:
         leader = self._machine.leader
-        known = "nobody is known to" if leader in (None, self._machine.me) else f"node {leader.node_id} does"
-        return NotController(f"this node does not lead the quorum of the controller: {known}")
+        known = "no leader is known" if leader in (None, self._machine.me) else f"node {leader.node_id} does"
+        return NotController(f"this node is not the leader of the controller quorum: {known}")
 
     def _go_on(self) -> None:
         """Do what is to be done, as far as nothing waits."""
@@ -281,7 +281,9 @@ class Runner:
             case Became(role, epoch, _):
                 self._led_epoch = epoch if role is RaftRole.LEADER else None
                 if role is not RaftRole.LEADER:
-                    self._proposals.fail(OutcomeUnknown("this node led the quorum no more before it was committed"))
+                    self._proposals.fail(
+                        OutcomeUnknown("this node lost the leadership of the quorum before the change was committed")
+                    )
                 self._fetches.clear()
         self._outside.carried_out(effect)
 
@@ -340,7 +342,7 @@ class Runner:
         if self._over is not None:
             return
         if error is not None:
-            self._stay_in_memory(StorageFailed(f"the metadata log could not be cut: {error}"))
+            self._stay_in_memory(StorageFailed(f"the metadata log could not be truncated: {error}"))
         self._agenda.cuts_done += 1
         self._agenda.take()
         if self._agenda.uncut and not self._in_memory:

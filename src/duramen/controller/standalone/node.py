@@ -1,4 +1,4 @@
-"""A node that is alone: what changes is decided by itself, and committed once its own log has it."""
+"""A standalone node: it decides changes itself, and commits them once its own log has them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -183,14 +183,14 @@ class StandaloneNode:
                 pass
         decide = _DECISIONS.get(type(request))
         if decide is None:
-            raise RequestInvalid("this node is alone: there are no others among which that could be arranged")
+            raise RequestInvalid("this node is standalone: there are no other nodes to choose from")
         return Done(), list(decide(state, request))
 
     def _create(self, state: ControllerState, request: requests.CreateStream) -> tuple[Value, list[Event]]:
         self._check(request.assignment)
         if request.replication_factor != 1:
             raise ReplicationFactorInvalid(
-                f"this node is alone: the replication factor is 1, not {request.replication_factor}"
+                f"this node is standalone: the replication factor is 1, not {request.replication_factor}"
             )
         events = create_stream(
             state,
@@ -205,7 +205,7 @@ class StandaloneNode:
 
     def _check(self, assignment: tuple[tuple[int, ...], ...] | None) -> None:
         if assignment is not None and any(replicas != (self._node_id,) for replicas in assignment):
-            raise ReplicaAssignmentInvalid(f"this node is alone: every partition is assigned to {self._node_id}")
+            raise ReplicaAssignmentInvalid(f"this node is standalone: every partition is assigned to {self._node_id}")
 
 
 _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], Any]]] = MappingProxyType(
