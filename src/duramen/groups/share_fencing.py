@@ -1,7 +1,7 @@
-"""Which changes of a share partition's state are taken, and from whom: leader epoch and state epoch (KIP-932). Pure.
+"""Fencing of changes to a share partition's state, by leader epoch and state epoch (KIP-932). Pure.
 
-The leader of a partition changes what a group has of it, and says in which epoch it leads and of which state it knows.
-Once a newer leader has read the state, or an operator has begun it anew, an older leader changes nothing any more.
+The partition's leader changes the group's state, with its leader epoch and the state epoch that it knows. Once a newer
+leader has read the state, or an operator has reset it, changes of an older leader are refused.
 """
 
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ class Fence(NamedTuple):
 
 def _check(fence: Fence, leader_epoch: int) -> None:
     if not fence.there:
-        raise ShareGroupUnknown("nothing is kept of this group for this partition")
+        raise ShareGroupUnknown("the group has no stored state for this partition")
     if leader_epoch < fence.leader_epoch:
         raise FencedLeaderEpoch(f"the leader of epoch {fence.leader_epoch} has read the state, after {leader_epoch}")
 

@@ -1,6 +1,6 @@
-"""Tenants and namespaces in memory, and what is decided about them. Pure.
+"""Tenants and namespaces in memory, and decisions about them. Pure.
 
-Shard 0 has them all: there are tens of thousands at most, and every name of a topic begins with them.
+Shard 0 has all of them: tens of thousands at most. Every topic name starts with them.
 """
 
 from bisect import bisect_left, insort
@@ -296,7 +296,7 @@ class Directory:
     def _update_tenant(self, command: UpdateTenant) -> tuple[Sequence[InventoryEvent], object]:
         now = self._tenants.get(command.tenant)
         if now is None:
-            raise TenantNotFound("the tenant is gone")
+            raise TenantNotFound("the tenant was deleted")
         name = now.name if command.name is None else check_tenant_name(command.name)
         if self._tenant_ids.get((now.account, name), now.id) != now.id:
             raise TenantExists(f"there is a tenant {name} already")
@@ -308,7 +308,7 @@ class Directory:
     def _create_namespace(self, command: CreateNamespace) -> tuple[Sequence[InventoryEvent], object]:
         check_namespace_name(command.name)
         if command.tenant not in self._tenants:
-            raise TenantNotFound("the tenant is gone")
+            raise TenantNotFound("the tenant was deleted")
         there = self._namespace_ids.get((command.tenant, command.name))
         if there is not None:
             return (), (self._namespaces[there], False)
@@ -320,9 +320,9 @@ class Directory:
     def _update_namespace(self, command: UpdateNamespace) -> tuple[Sequence[InventoryEvent], object]:
         now = self.namespace_by_id(command.namespace)
         if now is None:
-            raise NamespaceNotFound("the namespace is gone")
+            raise NamespaceNotFound("the namespace was deleted")
         if command.to_tenant not in self._tenants:
-            raise TenantNotFound("the tenant is gone")
+            raise TenantNotFound("the tenant was deleted")
         name = now.name if command.name is None else check_namespace_name(command.name)
         if self._namespace_ids.get((command.to_tenant, name), now.id) != now.id:
             raise NamespaceExists(f"there is a namespace {self._tenants[command.to_tenant].name}/{name} already")
@@ -336,9 +336,9 @@ class Directory:
     def _set_policies(self, command: SetPolicies) -> tuple[Sequence[InventoryEvent], object]:
         scope = command.scope
         if scope.level == TENANT and scope.id not in self._tenants:
-            raise TenantNotFound("the tenant is gone")
+            raise TenantNotFound("the tenant was deleted")
         if scope.level == NAMESPACE and self.namespace_by_id(scope.id) is None:
-            raise NamespaceNotFound("the namespace is gone")
+            raise NamespaceNotFound("the namespace was deleted")
         own = self.policies.own(scope)
         new = changed_policies(own, check_policies(scope.level, command.changes))
         return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new

@@ -1,14 +1,14 @@
-"""Commands on the topics of a shard, and the events that they come to. Pure.
+"""Commands on the topics of a shard, and the events that they produce. Pure.
 
-What concerns one shard is one event. A change of several is a chain of commands: it begins at the name that a topic has
-(`BeginChange`), which is marked; it comes to pass or not in one event of the shard that made the topic (`PlaceTopic`,
-`RemoveTopic`, `AddAlias`, `RemoveAlias`); and it ends at the name (`EndChange`). Whoever reads a marked name asks the
-shard of the topic: so at each time one name counts. Each command may be repeated, and a change that was interrupted is
-taken up again at any time.
+A change within one shard is one event. A change over several shards is a chain of commands. It starts at the topic's
+present name (`BeginChange`), which is marked. One event of the shard that created the topic decides it (`PlaceTopic`,
+`RemoveTopic`, `AddAlias`, `RemoveAlias`). It ends at the name (`EndChange`). A reader of a marked name asks the topic's
+shard, so that exactly one name is valid at any time. Each command may be repeated, and an interrupted change can be
+resumed at any time.
 
-On a cluster the node that leads the directory takes these steps, with a token (`Fenced`). Before it takes up what
-another has left, or what got no answer, it has all shards refuse steps of lower tokens (`Fence`): none that is still
-on its way comes to pass later.
+On a cluster the leader of the directory executes these steps with a token (`Fenced`). Before it resumes a change that
+another node has left, or one without a response, it makes all shards refuse steps with lower tokens (`Fence`), so that
+no step in transit takes effect later.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -227,7 +227,7 @@ class TopicShardState:
             return decide_together(command.steps, rows, self._decide)
         if isinstance(command, Fence | Fenced):
             if command.token < self._token:
-                raise CoordinatorLoading("another node has taken up what this one began")
+                raise CoordinatorLoading("another node has resumed the change that this node started")
             if isinstance(command, Fenced):
                 return self._decide(command.step, rows)
             self._token = command.token
@@ -305,11 +305,11 @@ class TopicShardState:
         self._check_namespace(command.namespace, rows)
         row = self._row(command.namespace, command.name, rows)
         if row.flags & LEAVING:
-            raise TopicBusy(f"a change of {command.name.decode()} is under way")
+            raise TopicBusy(f"a change of {command.name.decode()} is in progress")
         kind = command.kind
         if row.flags & ALIAS:
             if kind != "delete":
-                raise TopicIsAlias(f"{command.name.decode()} is an alias: change the topic that it leads to")
+                raise TopicIsAlias(f"{command.name.decode()} is an alias: change its topic instead")
             kind = "unalias"
         if kind == "move" and (command.to_namespace, command.to_name) == (command.namespace, command.name):
             raise TopicExists(f"the topic is called {command.name.decode()} already")
@@ -394,7 +394,7 @@ class TopicShardState:
         if not now.namespace:
             raise TopicNotFound("the topic was deleted")
         if now != origin:
-            raise TopicBusy(f"the topic is not called {origin.name.decode()} now: another change of it is under way")
+            raise TopicBusy(f"the topic is not called {origin.name.decode()} now: another change of it is in progress")
 
     def _alias(self, command: AddAlias | RemoveAlias, rows: StateRows) -> _Decided:
         wanted = isinstance(command, AddAlias)
@@ -426,7 +426,7 @@ class TopicShardState:
 
 def _taken(name: bytes, row: NameRow) -> DuramenError:
     if row.flags & LEAVING:
-        return TopicBusy(f"a change of {name.decode()} is under way")
+        return TopicBusy(f"a change of {name.decode()} is in progress")
     return TopicExists(f"there is a topic {name.decode()} already, or an alias of that name")
 
 

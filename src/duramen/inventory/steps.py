@@ -56,7 +56,7 @@ class BindName(NamedTuple):
 
 
 class EndChange(NamedTuple):
-    """Nothing is under way with a name any more; its row is this, None: it is gone."""
+    """Nothing is in progress with a name any more; its row is this, None: it is gone."""
 
     namespace: int
     name: bytes
@@ -67,7 +67,7 @@ class EndChange(NamedTuple):
 class PlaceTopic(NamedTuple):
     """A topic that this shard has made has another name than `origin`, which may stay as an alias.
 
-    `ends`: this shard has the name `origin` too, and nothing is under way with that any more.
+    `ends`: this shard has the name `origin` too, and nothing is in progress with that any more.
     """
 
     sequence: int

@@ -143,7 +143,7 @@ def test_a_record_that_cannot_be_read_is_left_out_and_said(groups: ManualBroker)
     groups.crash()
     assert listed(groups) == {"g": ("Stable", GroupKind.CONSUMER)}
     (said,) = groups.reports
-    assert said.startswith("a record of group g is left out: ")
+    assert said.startswith("a record of group g is skipped: ")
     answer = beat(groups, "g", living("m", 2))
     groups.settle()
     assert answer.value.epoch == 2

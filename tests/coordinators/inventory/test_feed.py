@@ -213,5 +213,5 @@ def test_a_position_that_is_none_or_not_there_any_more_is_named() -> None:
             node.hand.settle()
     assert node.hand.broker.streams.get(INVENTORY_STREAM).partitions[0].log.start_offset > int(first)
     follower.position = first
-    with pytest.raises(InventoryPositionLost, match="nothing before"):
+    with pytest.raises(InventoryPositionLost, match="no longer has records before"):
         follower.poll()

@@ -156,7 +156,7 @@ def test_an_attempt_is_ended_by_the_decision_only(hand: ManualBroker) -> None:
     committed = writer.end(commit=True)
     hand.settle()
     assert isinstance(committed.error, TransactionStateInvalid)
-    with pytest.raises(TransactionStateInvalid, match="has begun to write already"):
+    with pytest.raises(TransactionStateInvalid, match="has already started to write"):
         run.task(0, 0, 1)
     writer.settle_end(commit=False)
     assert committed_values(hand, "a", 0) == []

@@ -1,4 +1,4 @@
-"""The configs that groups have of their own, over the node's settings: kept in the metadata, checked, described."""
+"""Group configs, which override the node's settings: stored in the metadata, checked, described."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -81,7 +81,9 @@ class GroupConfigs:
             if changes.keys().isdisjoint((heartbeat, session)):
                 continue
             if int(group_value(self._settings, own, session)) <= int(group_value(self._settings, own, heartbeat)):
-                raise ConfigInvalid(f"{session} has to be longer than {heartbeat}: members would be gone between two")
+                raise ConfigInvalid(
+                    f"{session} has to be longer than {heartbeat}, or sessions would time out between two heartbeats"
+                )
 
     def change(
         self, group: str, changes: Mapping[str, str | None], done: Callable[[DuramenError | None], None]

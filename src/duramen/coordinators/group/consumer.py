@@ -1,7 +1,7 @@
-"""The groups of the consumer protocol (KIP-848): feeds their state machines, stores what they change, answers then.
+"""Groups of the consumer protocol (KIP-848): feeds their state machines, stores their changes, then responds.
 
-A group's state in memory runs ahead of what is durable; an answer waits for everything that it could tell of. Where
-storing fails, the group is forgotten and taken in again as it is stored.
+A group's state in memory is ahead of the durable state; a response waits until everything that it could reveal is
+durable. If storing fails, the group is discarded and loaded again from its records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -139,12 +139,12 @@ class ConsumerGroups:
                 try:
                     table.replay(key, value)
                 except BatchCorrupt as error:
-                    self._report(f"a record of group {group_id} is left out: {error}")
+                    self._report(f"a record of group {group_id} is skipped: {error}")
             held = self._hold(
                 ConsumerGroupMachine.restore(table, self.config_of(group_id), self.topics, self._clock.monotonic_ms())
             )
         if held is not None and held.broken is not None:
-            raise CoordinatorLoading(f"group {group_id} is taken in again: {held.broken}")
+            raise CoordinatorLoading(f"group {group_id} is loaded again: {held.broken}")
         return held
 
     def _new(self, group: ConsumerGroupMachine) -> _Held:
@@ -292,7 +292,9 @@ class ConsumerGroups:
         if classic is None or classic.is_empty:
             group = ConsumerGroupMachine(ConsumerTable(group_id), self.config_of(group_id), self.topics)
         elif not self._policy.upgrade:
-            raise GroupNotFound(f"group {group_id} is a classic one, and group.consumer.migration.policy leaves it so")
+            raise GroupNotFound(
+                f"group {group_id} is a classic group, and group.consumer.migration.policy does not allow a conversion"
+            )
         else:
             table = upgraded(classic, self.topics, self.config.max_size)
             group = ConsumerGroupMachine.restore(
@@ -306,7 +308,7 @@ class ConsumerGroups:
         """A member of the classic protocol joins a group with members; answered once what it is told is durable."""
         try:
             if not any(self._policy):
-                raise InconsistentProtocol(f"group {group_id} uses the consumer protocol, and no other is let in")
+                raise InconsistentProtocol(f"group {group_id} uses the consumer protocol and accepts no other")
             self._room.check(group_id, [request_bytes(request)])
         except DuramenError as error:
             done(error)

@@ -1,4 +1,4 @@
-"""What the members of all groups take in memory, and the bound to it. Pure."""
+"""The memory of the members of all groups, and its bound. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ class GroupRoom:
         if more > 0 and self._held_bytes + more > self._limit_bytes:
             self._refuse(
                 f"group {group_id} needs {more} bytes more for a member: the members of all groups have"
-                f" {self._held_bytes} of the {self._limit_bytes} bytes there are: give memory.limit.bytes more"
+                f" {self._held_bytes} of the {self._limit_bytes} available bytes: raise memory.limit.bytes"
             )
 
     def _refuse(self, why: str) -> None:

@@ -1,8 +1,8 @@
-"""The groups of a partition of `__consumer_offsets` as a shard of the coordinator runtime.
+"""The groups in a partition of `__consumer_offsets`, as a shard of the coordinator runtime.
 
-What groups and their offsets come to is decided on groups in memory, which run ahead of what is committed and answer
-once that is: so the commits of a group need not wait for each other. A command brings the records; rows are the state,
-of which the groups that have members are made anew at each load.
+Decisions are made on groups in memory, which are ahead of the committed state and respond once it catches up: so
+commits of a group need not wait for each other. A command carries the records. Rows are the state, from which groups
+with members are rebuilt at each load.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -64,6 +64,6 @@ def offsets_kind(groups: GroupRecords) -> ShardKind[StoreRecords]:
         OFFSETS_STREAM,
         lambda index: _GroupShard(index, groups),
         RowKind(changes_outside, is_cut=False, transactions=changes),
-        cost="so a group whose last commit was there goes on from an older one",
+        cost="so a group whose last commit was there continues from an older one",
         unloaded=groups.let_go,
     )

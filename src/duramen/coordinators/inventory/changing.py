@@ -1,4 +1,4 @@
-"""Changes of several shards, step by step: topics moved, deleted and aliased; and what an interruption left of them."""
+"""Changes over several shards, step by step: moves, deletions and aliases of topics; and resuming interrupted ones."""
 
 from collections.abc import Callable, Container
 from functools import partial
@@ -52,12 +52,12 @@ Ended = Callable[[DuramenError | None], None]
 
 def busy(place: Place) -> TopicBusy:
     """Why a name cannot be changed now."""
-    return TopicBusy(f"a change of {place.name.decode()} is under way")
+    return TopicBusy(f"a change of {place.name.decode()} is in progress")
 
 
 def unknown(error: DuramenError) -> OutcomeUnknown:
     """What is said of a change of which a step got no answer."""
-    return OutcomeUnknown(f"the change is under way, and goes on when that is possible: {error}")
+    return OutcomeUnknown(f"the change is in progress, and goes on when that is possible: {error}")
 
 
 def records_behind(error: DuramenError) -> OutcomeUnknown:
@@ -66,14 +66,14 @@ def records_behind(error: DuramenError) -> OutcomeUnknown:
 
 
 class Changes:
-    """Changes under way on this node, by the names that they begin at."""
+    """Changes in progress on this node, by the names that they begin at."""
 
     def __init__(self, shards: InventoryShards) -> None:
         self._shards = shards
         self._active: set[Place] = set()
 
     def enter(self, place: Place) -> bool:
-        """Whether no change of a name is under way: one is from here on, up to `leave`."""
+        """Whether no change of a name is in progress: one is from here on, up to `leave`."""
         if place in self._active:
             return False
         self._active.add(place)
@@ -127,7 +127,7 @@ class Changes:
 
 
 class LeftChange(NamedTuple):
-    """A change that is under way; `passed`: it has come to pass, and is to be ended."""
+    """A change that is in progress; `passed`: it has come to pass, and is to be ended."""
 
     place: Place
     row: NameRow
@@ -136,7 +136,7 @@ class LeftChange(NamedTuple):
 
 
 def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ()) -> list[LeftChange]:
-    """Changes that are under way, by their rows, `but` those at some places. Raises as `InventoryShards.rows`."""
+    """Changes that are in progress, by their rows, `but` those at some places. Raises as `InventoryShards.rows`."""
     found, all_rows, each_rows = list[LeftChange](), shards.rows(), shards.each_rows()
     for shard, rows in enumerate(each_rows):
         for key, value in rows.scan(b"p", b"q"):
@@ -161,7 +161,7 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
 
 
 def _leads_to(begun: bytes | None, place: Place) -> bool:
-    """Whether a name is there from which something is moved to a place: that change ends what is under way there."""
+    """Whether a name is there from which something is moved to a place: that change ends what is in progress there."""
     pending = None if begun is None else decode_pending(begun)
     return pending is not None and pending.kind == "move" and (pending.namespace, pending.name) == place
 

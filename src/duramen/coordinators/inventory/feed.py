@@ -1,4 +1,4 @@
-"""Subscriptions to the inventory: what happens to an entity or a prefix from a position on, read or waited for."""
+"""Subscriptions to the inventory: changes of an entity or a prefix after a position, with waiting."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -283,7 +283,7 @@ class Poll(ChangeRequest):
 
 
 def _lost(shard: int, offset: int, start: int) -> str:
-    return f"the log of shard {shard} has nothing before offset {start} any more, and the position has {offset}"
+    return f"the log of shard {shard} no longer has records before offset {start}, and the position has {offset}"
 
 
 def read_position(position: str, ends: Sequence[int]) -> list[int]:
@@ -293,9 +293,7 @@ def read_position(position: str, ends: Sequence[int]) -> list[int]:
     except ValueError:
         offsets = []
     if len(offsets) != len(ends) or min(offsets) < 0:
-        raise RequestInvalid(
-            f"{position[:80]!r} is no position of this inventory: that is what `position` was in an answer"
-        )
+        raise RequestInvalid(f"{position[:80]!r} is not a position of this inventory; use the `position` of a response")
     for shard, (offset, end) in enumerate(zip(offsets, ends, strict=True)):
         if offset > end:
             raise InventoryPositionLost(f"the log of shard {shard} ends at {end}, and the position has {offset}")

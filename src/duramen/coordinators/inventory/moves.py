@@ -282,7 +282,7 @@ class _MovesTogether:
         self._change(number).unbind(error)
 
     def _own(self, placed: dict[int, Any]) -> None:
-        """The records belong to the new namespace from now on; the first names still show a change under way."""
+        """The records belong to the new namespace from now on; the first names still show a change in progress."""
         left, told = len(placed), dict[int, Any]()
 
         def answered(number: int, answer: object) -> None:
@@ -300,7 +300,7 @@ class _MovesTogether:
             self._shards.own(key, namespace, None, partial(answered, number))
 
     def _end(self, placed: dict[int, Any]) -> None:
-        """Where the first name is in the shard that has made the topic nothing is under way with it any more."""
+        """Where the first name is in the shard that has made the topic nothing is in progress with it any more."""
         steps, problems = list[_Step](), dict[int, DuramenError]()
         for number in placed:
             row, pending = self._begun[number]

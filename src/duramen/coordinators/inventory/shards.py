@@ -1,4 +1,4 @@
-"""The shards of the inventory on this node: commands to them, their rows, and how far they are."""
+"""The shards of the inventory on this node: their commands, rows and positions."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -214,7 +214,7 @@ class InventoryShards:
         self._runtime.check(INVENTORY_STREAM, DIRECTORY_SHARD)
         shard: InventoryShard | None = self._runtime.loaded(INVENTORY_STREAM, DIRECTORY_SHARD)
         if shard is None:
-            raise CoordinatorLoading("tenants are still being read")
+            raise CoordinatorLoading("tenants are still being loaded")
         return shard.directory
 
     def place(self, shard: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""The coordinator of leases on a cluster: whoever leads the partition in which they are stored.
+"""The lease coordinator on a cluster: the leader of the partition in which leases are stored.
 
-A lease is answered once it is stored, and once the leader of each partition holds its snapshot. Where one refuses, the
-lease is closed again, and the refusal is the answer.
+A lease is granted once it is stored and the leader of each partition holds its snapshot. If one leader refuses, the
+lease is closed again and the refusal is the response.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class LeaseCoordinator:
         self._runtime.check(LEASES_STREAM, _PARTITION)
         shard: LeaseShard | None = self._runtime.loaded(LEASES_STREAM, _PARTITION)
         if shard is None:
-            raise CoordinatorLoading("leases are still being read")
+            raise CoordinatorLoading("leases are still being loaded")
         return shard
 
     def _find(self, request: FindHeld, done: Done[HeldSnapshots]) -> None:
@@ -135,12 +135,12 @@ class LeaseCoordinator:
         self, request: HoldSnapshot, known: KnownLeader, left_ms: int, answered: Done[SnapshotHeld]
     ) -> Underway:
         if known.node_id is None:
-            raise NotLeader("nobody leads the partition now: ask again")
+            raise NotLeader("the partition has no leader at present: retry")
 
         def held(outcome: SnapshotHeld | DuramenError) -> None:
             newest = self._asked.get((request.stream_id, request.partition), -1)
             if isinstance(outcome, SnapshotHeld) and outcome.leader_epoch < newest:
-                outcome = NotLeader("a later leader of the partition has asked for leases meanwhile: ask again")
+                outcome = NotLeader("a newer leader of the partition has requested the leases meanwhile: retry")
             answered(outcome)
 
         self._caller.call(known.node_id, HOLD_SNAPSHOT, request, held, left_ms)

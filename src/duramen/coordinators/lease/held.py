@@ -1,8 +1,8 @@
-"""Which snapshots leases hold in the partitions that this node leads: S0 does not pass them.
+"""The snapshots that leases hold in the partitions led here: S0 does not pass them.
 
-A leader raises S0 only with an answer of the coordinator of leases that it has asked for in its own epoch. A lease that
-is stored later is brought to it (`HOLD_SNAPSHOT`) before anybody is told of the lease, and counts from then on, until
-an answer that was asked for later has it or does not.
+A leader raises S0 only with a response that it requested from the lease coordinator in its own epoch. A lease stored
+later is sent to the leader (`HOLD_SNAPSHOT`) before the client learns of it, and applies from then on, until a response
+requested later includes or omits it.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,7 @@ class HeldPositions:
             raise StreamNotKeyed(f"stream {stream.name} is not keyed")
         check_history(partition, request.position, request.epoch)
         if partition.snapshots is None or not partition.snapshots.unite():
-            raise NotLeader("it is not known yet which snapshots other replicas in sync open: ask again")
+            raise NotLeader("the oldest snapshots of the other in-sync replicas are not known yet: retry")
         view.bounds.check_snapshot(request.position)
         self._held.setdefault(key, []).append(_Held(request.position, self._asks + 1))
         done(SnapshotHeld(partition.leader_epoch))

@@ -1,4 +1,4 @@
-"""The leases on snapshots of this node's keyed streams, as the views and the doors ask for them."""
+"""Leases on snapshots of this node's keyed streams, for the views and the doors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -100,7 +100,7 @@ class SnapshotLeases:
             return LeaseShard()
         shard = self._shard()
         if shard is None:
-            raise CoordinatorLoading("leases are still being read")
+            raise CoordinatorLoading("leases are still being loaded")
         return shard
 
     def find(self, stream: Stream, lease_id: str, done: Done) -> None:
@@ -229,7 +229,7 @@ class RemoteLeases:
 
     def _attempt(self, request: AskLease, known: KnownLeader, left_ms: int, answered: Done) -> Underway:
         if known.node_id is None:
-            raise NotCoordinator("nobody coordinates leases on snapshots now: ask again")
+            raise NotCoordinator("leases on snapshots have no coordinator at present: retry")
         self._caller.call(known.node_id, ASK_LEASE, request, answered, left_ms)
         return Underway(known.node_id)
 

@@ -1,7 +1,7 @@
 """Leases on snapshots as a coordinator's shard: opened, renewed, closed, and expired by the clock. Pure.
 
-A lease that has expired is remembered for a day, so that who comes back with it is told since when; where there are
-too many of them, it is forgotten at once.
+An expired lease is remembered for a day, so that a client that returns with it learns when it expired; if there are too
+many, it is forgotten at once.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
@@ -110,7 +110,7 @@ class LeaseShard:
         match command:
             case OpenLease(stream_id, lease):
                 if sum(map(len, self._by_stream.values())) >= self._most:
-                    raise NodeBusy(f"{self._most} leases on snapshots are open: close some, or wait for their end")
+                    raise NodeBusy(f"{self._most} leases on snapshots are open: close some, or wait until some expire")
                 return Decision([encode_lease(StoredLease(stream_id, lease))], lease)
             case RenewLease(stream_id, lease_id, lease_ms):
                 found = self.get(stream_id, lease_id, now_ms)

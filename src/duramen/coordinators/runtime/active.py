@@ -1,4 +1,4 @@
-"""A shard at the leader of its partition: from a command to the answer, once what it did is committed and applied."""
+"""A shard at the leader of its partition: from a command to the response, once its records are applied."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator
@@ -101,7 +101,7 @@ class ActiveShard:
         """Raise why the state says nothing: NotCoordinator, CoordinatorLoading, or why it cannot be read."""
         self._check_leads()
         if not self.loaded:
-            raise self._failed or CoordinatorLoading("what is stored is still being read")
+            raise self._failed or CoordinatorLoading("the stored state is still being loaded")
 
     def check(self) -> None:
         """Raise why no command is taken: what `check_loaded` does, or CoordinatorLoading where too many wait."""
@@ -190,7 +190,7 @@ class ActiveShard:
         for pending in batch:
             if loads != self._loads:
                 # What came before could not be stored: this was decided on a state that is read anew.
-                self._end_of(pending, CoordinatorLoading("what is stored was read anew meanwhile"))
+                self._end_of(pending, CoordinatorLoading("the stored state was reloaded meanwhile"))
                 continue
             some.append(pending)
             pending.place = len(new)
@@ -226,7 +226,7 @@ class ActiveShard:
             self.own(base_offset, end_offset, _committed(base_offset, new, producer))
         elif isinstance(error, _UNKNOWN) and not (isinstance(error, StorageFailed) and self._partition.role is None):
             refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
-            reason = CoordinatorLoading("what could not be stored has to be read first")
+            reason = CoordinatorLoading("the state has to be reloaded after a failed write")
             self._stop(reason)
             for pending in some:
                 self._end_of(pending, refusal)
@@ -299,7 +299,7 @@ class ActiveShard:
         if not self._is_over(loads):
             self._decide(pending)
         else:
-            self._end_of(pending, self._over or CoordinatorLoading("what is stored was read anew meanwhile"))
+            self._end_of(pending, self._over or CoordinatorLoading("the stored state was reloaded meanwhile"))
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class ActiveShard:
         waiting = [*self._waiting, *self._batch]
         under_way = [one for some in self._on_their_way.values() for one in some]
         under_way += [one for _, _, some in self._appended for one in some]
-        unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
+        unknown = NotCoordinator(f"it is not known whether the command was stored: {error}")
         readers, self._readers = self._readers, {}
         self._turns.clear()
         self._waiting.clear()

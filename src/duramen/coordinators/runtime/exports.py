@@ -1,4 +1,4 @@
-"""Exports: the rows of a node as they were at one moment, in checkpoints of their own, for those who read all."""
+"""Exports: the rows of a node as of one moment, in checkpoints of their own, for full reads."""
 
 from collections.abc import Callable
 from functools import partial
@@ -117,7 +117,7 @@ class Exports:
     def _find(self, name: str) -> _Export:
         export = self._exports.get(name)
         if export is None:
-            raise ExportExpired(f"there is no export {name[:40]} any more")
+            raise ExportExpired(f"the export {name[:40]} does not exist, or has expired")
         return export
 
     def _used(self, export: _Export) -> None:

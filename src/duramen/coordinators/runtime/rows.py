@@ -1,4 +1,4 @@
-"""The states of a node that are rows: applied in jobs, in one store with their positions, in two checkpoints beside."""
+"""The states of a node that are rows: applied in jobs, in one store with their positions, and in two checkpoints."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -142,7 +142,7 @@ class RowStates:
         self._store, checkpoints, self._stored, damage = result
         self._behind = self._over(self._store)
         if damage:
-            self._report(f"rows of coordinators were damaged, and are those of a checkpoint again: {damage}")
+            self._report(f"rows of coordinators were damaged and were restored from a checkpoint: {damage}")
         self._checkpoints = checkpoints[-_GENERATIONS:]
         self._number = max((int(name) for name, _ in checkpoints), default=0)
         self.is_foreign = bool(self._stored.keys() - {log.id for log in self._logs()})
@@ -228,7 +228,7 @@ class RowStates:
             return
         self._restoring = [done]
         self._applied_rows.end()
-        self._report(f"rows of coordinators are damaged, and are restored from a checkpoint: {error}")
+        self._report(f"rows of coordinators are damaged and are being restored from a checkpoint: {error}")
 
         def job() -> tuple[dict[int, StoredState], list[str]]:
             unread = list[str]()

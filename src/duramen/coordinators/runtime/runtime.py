@@ -1,4 +1,4 @@
-"""The runtime on a node: loads the shards of the partitions that it leads, takes commands, and cuts their logs."""
+"""The runtime on a node: loads the shards of the partitions that it leads, takes commands, and truncates their logs."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -167,7 +167,7 @@ class _Replica:
         if active is not None:
             active.end(NotCoordinator("this node is no longer the coordinator"))
             if self._local is not None:
-                self._local.acknowledge(NotLeader("this node has led when the records came, and does not any more"))
+                self._local.acknowledge(NotLeader("this node is no longer the leader that received the records"))
         self._alarm.move(None)
         if self._row_state is None and self._applier is not None:
             self._applier.end()
@@ -207,7 +207,7 @@ class _Replica:
             states.discard(log)
             if not states.is_foreign:
                 name = f"partition {self.partition.index} of {self._kind.stream}"
-                self._kit.report(f"what is kept of {name} does not fit its log: it is made anew")
+                self._kit.report(f"the stored state of {name} does not fit its log: it is rebuilt")
 
     def advanced(self) -> None:
         """The state is further, the log is another, a checkpoint was made, or something failed."""
@@ -254,7 +254,7 @@ class _Replica:
             try:
                 state.apply_at_once(log, [batch], next_offset)
             except DuramenError as error:
-                self._kit.report(f"partition {self.partition.index} of {self._kind.stream} is read again: {error}")
+                self._kit.report(f"partition {self.partition.index} of {self._kind.stream} is loaded again: {error}")
         self.advanced()
 
     def failure(self) -> DuramenError | None:
@@ -486,7 +486,7 @@ class Runtime:
 
     def _restored(self) -> None:
         if self._kit.states.is_foreign and self._kit.membership.first_role is None:
-            self._kit.report("what is kept of coordinators does not fit the logs that are there: it is made anew")
+            self._kit.report("the stored state of coordinators does not fit the existing logs: it is rebuilt")
         self._each(_Replica.restored)
 
     def _look(self) -> None:

@@ -1,7 +1,8 @@
-"""A shard whose partition has no replicas, on a node that is alone: what is appended first counts first.
+"""A shard whose partition has no replicas, on a standalone node: records apply in the order of their appends.
 
-Each command is decided on all that those before it have appended, and its records are appended at once: nobody waits
-for a turn. It is answered when they are durable. What could not be stored is forgotten by reading the log anew.
+Each command is decided on everything that earlier commands have appended, and its records are appended at once: no
+command waits for another. The response comes when they are durable. Records that could not be stored are discarded by
+reading the log again.
 """
 
 from collections.abc import Callable, Sequence
@@ -167,7 +168,7 @@ class UnreplicatedShard(ActiveShard):
 
     def _refuse_stored(self, one: _UnderWay, error: DuramenError) -> None:
         # Of what is refused at once the state has nothing.
-        reason = CoordinatorLoading("what is stored has to be read anew")
+        reason = CoordinatorLoading("the stored state has to be reloaded")
         if one.known and not self._stale:
             self.loaded, self._stale = False, True
             self.unloaded(reason)
@@ -191,7 +192,7 @@ class UnreplicatedShard(ActiveShard):
     def _refuse(self, error: DuramenError) -> None:
         super()._refuse(error)
         under_way, self._under_way = self._under_way, {}
-        unknown = NotCoordinator(f"whether the command is kept is not known: {error}")
+        unknown = NotCoordinator(f"it is not known whether the command was stored: {error}")
         for one in under_way:
             one.done(unknown)
             for done, _ in one.behind:

@@ -1,7 +1,7 @@
-"""A share partition: what one group has of one partition, its locks, and how its state is kept.
+"""A share partition: one group's state of one partition, its locks, and the storage of its state.
 
-It is in use at the leader of the partition, and for as long as that leads. What consumers decide is stored first, by
-who leads the partition of `__share_group_state`, and takes effect once it is durable there.
+It lives at the leader of the partition, during its term. Decisions of consumers are stored first, by the leader of the
+partition of `__share_group_state`, and take effect once they are durable there.
 """
 
 from collections.abc import Callable, Sequence
@@ -371,7 +371,7 @@ class SharePartition:
             self.partition.check_leads()
         except DuramenError as error:
             return error
-        return self._why or ShareGroupUnknown(f"group {self.key.group} has no share of this partition any more")
+        return self._why or ShareGroupUnknown(f"group {self.key.group} no longer reads this partition")
 
     def close(self, why: DuramenError | None = None) -> None:
         """What is here is not what is kept, or there is no such partition: nothing is delivered any more.

@@ -1,9 +1,8 @@
-"""The coordinator of Spark's queries: it stores what is decided about a batch, and ends its transactions accordingly.
+"""The coordinator of Spark queries: stores the decision about a batch, and ends its transactions accordingly.
 
-A query and all its attempts are kept in one partition of `__transaction_state`, so one node decides about them, and
-their records stand in the order in which that happened. Decisions and aborts of a query come in turns: no attempt is
-aborted while a decision that it has won is on its way into the log, and none wins while its abort is
-(docs/adr/batches-in-one-record.md).
+A query and all its attempts are in one partition of `__transaction_state`, so one node decides about them, and their
+records are in the order of the decisions. Decisions and aborts of a query exclude each other: no attempt is aborted
+while a decision that it has won is being written, and none wins while its abort is (docs/adr/batches-in-one-record.md).
 """
 
 from collections.abc import Callable, Iterable
@@ -93,7 +92,9 @@ class Decisions:
         """As `check_open`; an attempt that has something open does not begin again, for that would abort it."""
         self.check_open(id_)
         if is_reserved(id_) and current is not None and current.state is _ONGOING:
-            raise TransactionStateInvalid(f"{id_} is one attempt of a task, which has begun to write already")
+            raise TransactionStateInvalid(
+                f"{id_} is the id of one task attempt, and that attempt has already started to write"
+            )
 
     def abort(
         self, id_: str, identity: ProducerIdentity, done: Callable[[ProducerIdentity | None, DuramenError | None], None]
@@ -138,7 +139,7 @@ class Decisions:
                 if error is not None:
                     raise error
                 if found is None or found.runs[-1] != run:
-                    raise QueryFenced(f"query {query}: another run than {run} has begun to write since")
+                    raise QueryFenced(f"query {query}: a run other than {run} has started to write since")
                 decided = deciding.is_decided(found, batch)
             except DuramenError as refused:
                 done(-1, False, refused)
@@ -156,7 +157,7 @@ class Decisions:
         def act(over: Done) -> None:
             current = self._known.query(wish.query)
             if current is None:
-                raise QueryFenced(f"query {wish.query} is not known: none of its tasks has begun to write")
+                raise QueryFenced(f"query {wish.query} is not known: none of its tasks has started to write")
             winners = [won.winner for won in wish.won]
             decided = deciding.decide(current, wish.run, wish.batch, wish.digest, winners, self._clock.wall_ms())
             if decided is None:

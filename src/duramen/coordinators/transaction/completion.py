@@ -1,8 +1,8 @@
-"""How transactions end: their records and markers in one step, and at a start what a crash has left in the middle.
+"""The end of transactions: records and markers in one step; and completion of interrupted ones at a start.
 
-*Prepared*, a marker for every partition and *complete* go into the write-ahead log next to each other and in this
-order, under one sync. What a crash leaves of them begins with *prepared*, so a start that finds one which is prepared
-and not complete writes the markers that are missing (docs/adr/transactions-in-one-step.md).
+*Prepared*, a marker for every partition and *complete* go into the write-ahead log one after the other, in this order,
+under one sync. A crash leaves a prefix of them, so a start that finds a transaction prepared but not complete writes
+the missing markers (docs/adr/transactions-in-one-step.md).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -221,8 +221,8 @@ class Endings:
                     if one is not None and PartitionName(stream.name, index) in one.partitions:
                         continue
                     self._report(
-                        f"partition {index} of {stream.name} holds a transaction of producer {producer_id} that no"
-                        " transactional id knows of: it is aborted"
+                        f"partition {index} of {stream.name} holds a transaction of producer {producer_id} without a "
+                        "known transactional id: it is aborted"
                     )
                     epoch = partition.log.producers.epoch(producer_id)
                     identity = ProducerIdentity(producer_id, epoch)

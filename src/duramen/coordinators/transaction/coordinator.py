@@ -1,4 +1,4 @@
-"""The coordinator of transactions: decides with their state machine, stores what it says, and answers."""
+"""The transaction coordinator: decides with the state machine, stores its records, responds."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -405,9 +405,7 @@ class Transactions:
             self._check(id_)
             self._store.check(id_)
             if is_reserved(id_) and commit:
-                raise TransactionStateInvalid(
-                    f"{id_} is committed by the decision on its batch, not by who wrote in it"
-                )
+                raise TransactionStateInvalid(f"{id_} is committed by the decision on its batch, not by its producer")
         except DuramenError as error:
             done(None, error)
             return

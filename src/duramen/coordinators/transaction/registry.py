@@ -1,4 +1,4 @@
-"""The transactional ids that are known, and the queries that decide about some; the bound to their memory. Pure."""
+"""The known transactional ids and deciding queries, and the bound on their memory. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -77,7 +77,7 @@ class KnownTransactions:
         if more > 0 and self._held_bytes + more > self._limit_bytes:
             raise TransactionsFull(
                 f"the transactional ids of this node, with the partitions in their transactions, take"
-                f" {self._held_bytes} of the {self._limit_bytes} bytes there are: give memory.limit.bytes more"
+                f" {self._held_bytes} of the {self._limit_bytes} available bytes: raise memory.limit.bytes"
             )
 
     # -- queries ------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Changes of several shards on a cluster: the node that leads the directory runs them all, fenced by a token.
+"""Changes over several shards on a cluster: the leader of the directory runs all of them, fenced by a token.
 
-The token is made of the epoch in which it leads, and a number. Where a step gets no answer, or this node has just
-begun to lead, it takes a higher token, has all shards refuse lower ones, reads what is under way, and goes on from
-there: so no step that is late comes to pass between others.
+The token consists of the leader epoch and a number. If a step gets no response, or this node has just become leader, it
+takes a higher token, makes all shards refuse lower ones, reads the pending changes, and continues from there: so no
+late step takes effect between others.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _Found = Callable[[Any], tuple[NameRow, PendingChange]]
 
 
 class _Run:
-    """One change, as often as it is begun anew. `life` rises when what is under way of it counts no more."""
+    """One change, as often as it is begun anew. `life` rises when what is in progress of it counts no more."""
 
     def __init__(self, place: Place, command: BeginChange | BindName | None, found: _Found, done: Ended) -> None:
         self.place = place
@@ -44,7 +44,7 @@ class _Run:
         self.steps: Change | None = None  # behind the first one
 
     def is_wish(self, pending: PendingChange) -> bool:
-        """Whether a change that is under way at its name is this one."""
+        """Whether a change that is in progress at its name is this one."""
         if isinstance(self.command, BindName):
             return pending == self.command.pending
         if self.command is None:
@@ -88,7 +88,7 @@ class FencedChanges(Changes):
 
     def _begin(self, place: Place, command: BeginChange | BindName, found: _Found, done: Ended) -> None:
         if place in self._runs:
-            done(TopicBusy(f"a change of {place.name.decode()} is under way"))
+            done(TopicBusy(f"a change of {place.name.decode()} is in progress"))
             return
         run = self._runs[place] = _Run(place, command, found, done)
         run.until_ms = self._clock.monotonic_ms() + _WITHIN_MS
@@ -218,14 +218,14 @@ class FencedChanges(Changes):
                 del left[run.place]
                 self._resume(run, one)
             else:
-                self._ended_run(run, TopicBusy(f"a change of {run.place.name.decode()} is under way"))
+                self._ended_run(run, TopicBusy(f"a change of {run.place.name.decode()} is in progress"))
         for one in left.values():
             run = self._runs[one.place] = _Run(one.place, None, _nothing_found, _nobody)
             run.until_ms = self._clock.monotonic_ms() + _WITHIN_MS
             self._resume(run, one)
 
     def _go_on(self, run: _Run) -> None:
-        """Nothing of it is under way: it ended, or it did not begin."""
+        """Nothing of it is in progress: it ended, or it did not begin."""
         ends = None if run.steps is None else run.steps.ends
         if ends is not None:
             self._ended_run(run, ends[0])
@@ -243,8 +243,8 @@ class FencedChanges(Changes):
 
 def _unknown(run: _Run) -> DuramenError:
     if run.asked:
-        return OutcomeUnknown("the change is under way, and goes on when that is possible")
-    return NotLeader("this node does not lead the directory of the inventory now: ask again")
+        return OutcomeUnknown("the change is in progress, and goes on when that is possible")
+    return NotLeader("this node is no longer the leader of the inventory's directory: retry")
 
 
 def _nothing_found(_: Any) -> tuple[NameRow, PendingChange]:

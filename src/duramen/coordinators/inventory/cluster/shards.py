@@ -1,4 +1,4 @@
-"""The shards of the inventory on all nodes: commands and reads go to their leaders, and again where that is safe."""
+"""The shards of the inventory on all nodes: commands and reads go to their leaders, with retries where that is safe."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -95,7 +95,7 @@ class RoutedShards(InventoryShards):
 
         def attempt(known: KnownLeader, left_ms: int, answered: Done) -> Underway:
             if known.node_id is None:
-                raise NotLeader("nobody leads this part of the inventory now: ask again")
+                raise NotLeader("this part of the inventory has no leader at present: retry")
             if known.node_id == self.caller.node_id:
                 self.check_led(shard)
                 here(answered)
@@ -326,7 +326,7 @@ class _Reading:
             return
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
-            self._done(CoordinatorLoading("the inventory changes too fast to be read: ask again"))
+            self._done(CoordinatorLoading("the inventory changes too fast to be read: retry"))
             return
         self._shards.fetch(self._fetched, self._got)
 

@@ -1,9 +1,9 @@
-"""Commit markers that wait while a snapshot is taken, so that it has each transaction wholly or not at all.
+"""Commit markers held back while a snapshot is taken, so that it has each transaction entirely or not at all.
 
-A coordinator that holds commits of some streams back says which transactions it has decided by then, once all of those
-have their markers. What it decides later gets no marker before the hold is released, or is over by itself. No snapshot
-relies on that: commit sequences in the markers tell what was decided later (`duramen.keyed.cuts`). Without holds there
-would hardly be a moment between transactions while many are under way.
+A coordinator that holds commits of some streams back reports the transactions decided so far, once all of them have
+their markers. Later decisions get no marker until the hold is released or expires. No snapshot relies on that: commit
+sequences in the markers reveal later decisions (`duramen.keyed.cuts`). Without holds there would hardly be a moment
+between transactions while many are in progress.
 """
 
 from collections.abc import Callable
@@ -114,7 +114,7 @@ class CommitHolds:
     def _refusal(self, waiter: _Waiter) -> DuramenError | None:
         if all(self._store.leads(index, epoch) for index, epoch in waiter.epochs.items()):
             return None
-        return NotCoordinator("another node coordinates these transactions by now")
+        return NotCoordinator("another node now coordinates these transactions")
 
     def _unmarked(self, waiter: _Waiter) -> bool:
         """Whether something that was decided may lack markers."""
@@ -130,7 +130,7 @@ class CommitHolds:
 
     def _hold(self, request: HoldCommits, done: Done[CommitsHeld]) -> None:
         if len(self._holds) >= _MOST or len(self._waiters) >= _MOST:
-            raise CoordinatorLoading(f"{_MOST} snapshots are being taken already: ask again")
+            raise CoordinatorLoading(f"{_MOST} snapshots are already being taken: retry")
         decided, epochs = dict[int, DecidedCommits](), dict(request.coordinators)
         for index, epoch in request.coordinators:
             decided[index] = self._store.decided(index, epoch)
@@ -146,7 +146,7 @@ class CommitHolds:
     def _give_up(self, waiter: _Waiter) -> None:
         if waiter in self._waiters:
             del self._waiters[waiter]
-            waiter.done(CoordinatorLoading(f"a transaction that is committed lacks a marker after {_WAIT_MS} ms"))
+            waiter.done(CoordinatorLoading(f"a committed transaction still lacks a marker after {_WAIT_MS} ms"))
 
     def _release(self, request: ReleaseCommits, done: Done[CommitsReleased]) -> None:
         self._end(request.hold_id)

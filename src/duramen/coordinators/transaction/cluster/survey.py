@@ -1,4 +1,4 @@
-"""What a node knows of the partitions of a snapshot: who leads, what is committed, and the newest commit markers."""
+"""A node's knowledge of the partitions of a snapshot: leaders, committed offsets, and the newest commit markers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -85,7 +85,7 @@ def _marked(
         found(FoundCommits(epoch, why=str(answer)))
         return
     if partition.leader_epoch != epoch or not partition.leads:
-        why = f"another node leads {partition.log.key} by now"
+        why = f"another node now leads {partition.log.key}"
     elif answer.next_offset < answer.high_watermark:
         why = f"{partition.log.key} has more than {_MOST_MARKERS} markers"
     elif partition.log.cleaned_offset > marked_from:

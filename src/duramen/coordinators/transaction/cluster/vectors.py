@@ -1,20 +1,20 @@
-"""Takes snapshots over several partitions of a cluster, of one keyed stream or of several, between transactions.
+"""Takes snapshots over several partitions of a cluster, of one or more keyed streams, between transactions.
 
 A snapshot is taken in four steps (docs/adr/keyed-views.md):
 
-1. All replicas of the partitions are asked what is committed there: no marker below is one of a transaction that is
-   decided later.
-2. The transaction coordinators hold back what they decide from now on, and answer with what they have decided by now,
-   once all of it has its markers.
-3. All replicas of the partitions, and of the coordinators' partitions, are asked again: what is committed now, and
-   which commit markers have come since the first step. A leader counts if every node that might lead in its place has
-   answered and knows of no later leader: so nothing was decided or marked that those who answered do not know.
+1. All replicas of the partitions report their committed offset: no marker below it belongs to a transaction decided
+  later.
+2. The transaction coordinators hold back the markers of later decisions, and report the transactions decided so far
+  once all of those have their markers.
+3. All replicas of the partitions, and of the coordinators' partitions, report again: the committed offset, and the
+  commit markers since the first step. A leader's report is valid if every node that could lead instead has responded
+  and knows of no later leader: so the responses include every decision and marker.
 4. The snapshot ends in each partition before the first marker of a transaction that was decided later.
 
-Where no partition has anything of a transaction, also when it is asked once more, what was committed first is the
+If no partition has records of a transaction, also when asked again, the committed offsets of the first step are the
 snapshot.
 
-Where a step fails, because leaders change or nodes do not answer, all of it is done again.
+If a step fails because leaders change or nodes do not respond, the procedure starts again.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -129,7 +129,7 @@ class ClusterVectors:
         found = None if aims is None else aims.newest([oldest[one] for one in places], [reached[one] for one in places])
         if found is None:
             raise SnapshotNotReached(
-                "the views are behind, and no snapshot that they have come to has every transaction whole"
+                "the views are behind: no snapshot that they have reached contains every transaction entirely"
             )
         return dict(zip(places, found, strict=True))
 
@@ -235,7 +235,7 @@ class _Taking:
         for partition in self._log.partitions:
             state = self._membership.partition(self._log.place(partition.index))
             if state.leader is None:
-                self._fail(f"partition {partition.index} of the transaction coordinators has no leader now")
+                self._fail(f"partition {partition.index} of the transaction coordinators has no leader at present")
                 return
             by_node.setdefault(state.leader, []).append((partition.index, state.leader_epoch))
         streams = tuple(dict.fromkeys(place.stream_id.bytes for place in self._places))
@@ -269,7 +269,7 @@ class _Taking:
         led: Mapping[PartitionId, _Led],
     ) -> None:  # fmt: skip
         if any(led[place].epoch != epoch for place, epoch in epochs.items()):
-            self._fail("another node coordinates transactions by now")
+            self._fail("another node now coordinates transactions")
             return
 
         def is_in(sequence: int) -> bool:
@@ -300,7 +300,7 @@ def _leader(answers: Mapping[int, FoundCommits], *, transactional: bool) -> _Led
     if any(one.epoch > led.epoch for one in answers.values()):
         return "a leader has changed"
     if transactional and not all(node_id in answers and answers[node_id].epoch >= 0 for node_id in led.in_sync):
-        return "a node that is in sync does not answer"
+        return "an in-sync node does not respond"
     return _Led(led.epoch, led)
 
 

@@ -1,7 +1,8 @@
 """Before a batch of a transaction is appended, its partition's leader asks the coordinator (KIP-890).
 
-Only the first of a transaction: while one is open in the log, its end has a marker still to come, and what is appended
-before that belongs to it. Batches of a producer for a partition that come meanwhile wait behind the one that asks.
+Only the first batch of a transaction is verified: while one is open in the log, its marker is still to come, and
+batches before that belong to it. Batches of a producer for a partition that arrive meanwhile wait behind the one being
+verified.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,7 +115,7 @@ class TransactionVerification:
                 continue
             leader = self._places.membership.partition(place).leader
             if leader is None:
-                self._refuse(lanes, NotCoordinator("it has no coordinator now"))
+                self._refuse(lanes, NotCoordinator("it has no coordinator at present"))
                 continue
             partitions = tuple((lane.partition.stream.name, lane.partition.index) for lane in lanes)
             request = Join(id_, identity.producer_id, identity.epoch, joins, partitions)
@@ -132,12 +133,12 @@ class TransactionVerification:
         elif isinstance(answer, DuramenError):
             self._refuse(lanes, answer)
         else:
-            self._refuse(lanes, OutcomeUnknown(f"{answer} answers for another number of partitions"))
+            self._refuse(lanes, OutcomeUnknown(f"{answer} has a response for another number of partitions"))
 
     def _admit(self, lane: _Lane, *, begins: bool) -> None:
         if lane.leader_epoch != lane.partition.leader_epoch:
             # Another may have led in between, and have written the marker.
-            self._refuse([lane], NotLeader("this node does not lead the partition any more as it did"))
+            self._refuse([lane], NotLeader("this node is no longer the leader of the partition in the same epoch"))
             return
         for done in self._close(lane):
             done(begins, None)
@@ -145,7 +146,7 @@ class TransactionVerification:
 
     def _refuse(self, lanes: Sequence[_Lane], error: DuramenError) -> None:
         if isinstance(error, _AGAIN):
-            error = NotEnoughReplicas(f"whether the partition is in the transaction is not known now: {error}")
+            error = NotEnoughReplicas(f"it is not known whether the partition is in the transaction: {error}")
         for lane in lanes:
             for done in self._close(lane):
                 done(False, error)
