@@ -89,6 +89,6 @@ def test_at_the_limit_it_says_so_and_keeps_its_connections(tmp_path: Path) -> No
         until(lambda: not unready(node))
         _produce(node.kafka, "s", 1)
         log = node.log_path.read_text()
-        assert log.count("no more connections of clients are taken") == 1
+        assert log.count("new client connections are refused") == 1
     finally:
         node.kill()

@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open at once (getrlimit(2), RLIMIT_NOFILE)."""
+"""The limit of open files and connections of the process (getrlimit(2), RLIMIT_NOFILE)."""
 
 import contextlib
 import os
@@ -70,11 +70,11 @@ class Descriptors:
 
     @property
     def _words(self) -> str:
-        return f"{self._most} of {self.limit} file descriptors are open: no more connections of clients are taken"
+        return f"{self._most} of {self.limit} file descriptors are open: new client connections are refused"
 
     def _note(self, *, reached: bool) -> None:
         if reached is not self._reached:
             self._reached = reached
             self._report(
-                self._words if reached else "file descriptors are free again: connections of clients are taken"
+                self._words if reached else "file descriptors are free again: new client connections are accepted"
             )

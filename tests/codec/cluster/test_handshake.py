@@ -83,7 +83,7 @@ def test_both_prove_the_secret(cut: int, clusters: tuple[UUID | None, UUID | Non
             dialer(ONE._replace(cluster_id=CLUSTER)), listener(TWO._replace(cluster_id=OTHER)), HandshakeReason.CLUSTER,
             f"node 1 is of the cluster {CLUSTER}, node 2 of the cluster {OTHER}",
         ),
-        (dialer(looked_for=3), listener(), HandshakeReason.NODE, "node 3 was looked for, and node 2 is there"),
+        (dialer(looked_for=3), listener(), HandshakeReason.NODE, "node 3 was expected, and node 2 is there"),
         (
             dialer(ONE._replace(node_id=2)), listener(), HandshakeReason.DUPLICATE,
             f"two nodes have the node id 2, with the directory {UUID(int=11)} and {UUID(int=22)}",

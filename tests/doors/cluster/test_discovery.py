@@ -155,7 +155,7 @@ async def test_no_cluster_is_formed_while_a_seed_is_missing() -> None:
         one, two = (Member(node_id, sockets[node_id - 1], ports) for node_id in (1, 2))
         async with one.running(), two.running():
             await lines.wait(
-                "this node is of no cluster: a cluster is formed once all seeds are there; missing:"
+                "this node belongs to no cluster yet: a cluster is formed once all seeds are there; missing:"
                 f" 127.0.0.1:{ports[2]}"
             )
             assert (one.disk.cluster_id, two.disk.cluster_id) == (None, None)
@@ -171,7 +171,7 @@ async def test_another_list_is_named_and_nothing_is_formed() -> None:
             all_of_them = sorted(f"127.0.0.1:{port}" for port in ports)
             ours = sorted(f"127.0.0.1:{port}" for port in ports[:2])
             await lines.wait(
-                f"this node is of no cluster: node 2 at 127.0.0.1:{ports[1]} has the seeds {', '.join(all_of_them)},"
+                f"this node belongs to no cluster yet: node 2 at 127.0.0.1:{ports[1]} has the seeds {', '.join(all_of_them)},"
                 f" and this node {', '.join(ours)}: give all the same list"
             )
             assert (one.disk.cluster_id, two.disk.cluster_id) == (None, None)
@@ -186,7 +186,7 @@ async def test_two_nodes_with_one_id_are_named_and_nothing_is_formed() -> None:
         async with one.running(), two.running(), twin.running():
             first, second = sorted(f"127.0.0.1:{port}" for port in ports[1:])
             await lines.wait(
-                f"this node is of no cluster: the seeds {first} and {second} are different nodes with the node id 2:"
+                f"this node belongs to no cluster yet: the seeds {first} and {second} are different nodes with the node id 2:"
                 " give each its own"
             )
             assert {member.disk.cluster_id for member in (one, two, twin)} == {None}

@@ -117,7 +117,7 @@ async def test_what_was_dialed_is_used_before_what_dialed() -> None:
     [
         (identity(2), b"x" * 32, 2, "the two nodes do not have the same cluster secret"),
         (identity(2, OTHER), SECRET, 2, f"node 1 is of the cluster {CLUSTER}, node 2 of the cluster {OTHER}"),
-        (identity(2), SECRET, 3, "node 3 was looked for, and node 2 is there"),
+        (identity(2), SECRET, 3, "node 3 was expected, and node 2 is there"),
         (
             HandshakeIdentity(1, UUID(int=9)), SECRET, -1,
             f"two nodes have the node id 1, with the directory {UUID(int=1)} and {UUID(int=9)}",
@@ -186,7 +186,7 @@ async def test_who_has_come_to_a_cluster_proves_it_anew() -> None:
         await soon(two.owner.links.get())
         two.door.belong(CLUSTER)
         _, why = await soon(two.owner.ends.get())
-        assert why == "this node has come to a cluster"
+        assert why == "this node has joined a cluster"
         again = await soon(one.owner.links.get())
         assert again.peer.identity == identity(2, CLUSTER)
         one.door.belong(CLUSTER)
@@ -256,7 +256,7 @@ async def test_a_peer_that_has_gone_without_a_word_is_let_go() -> None:
         assert await soon(reader.readexactly(len(ALIVE))) == ALIVE
         assert clock.fire(PATIENT.alive_ms) == 1
         _, why = await soon(two.owner.ends.get())
-        assert why == f"nothing was heard of it for {TIMING.silent_turns * PATIENT.alive_ms} ms"
+        assert why == f"nothing was received from it for {TIMING.silent_turns * PATIENT.alive_ms} ms"
 
 
 @in_a_loop
@@ -320,7 +320,7 @@ async def test_answers_that_nobody_reads_end_the_connection() -> None:
         for number in range(1, 40):
             link.answer(Subject.CONTROLLER, number, bytes(MEBIBYTE))
         _, why = await soon(two.owner.ends.get())
-        assert why == "it does not read its answers"
+        assert why == "it does not read its responses"
 
 
 @in_a_loop

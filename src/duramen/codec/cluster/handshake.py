@@ -1,4 +1,4 @@
-"""How two nodes prove to each other that they have the cluster's secret, before anything else is read. Pure.
+"""The handshake with which two nodes prove that they have the cluster's secret, before anything else is read. Pure.
 
     dialer    hello     8 bytes magic, uint8 oldest and newest version spoken, int32 node id, 16 bytes directory id,
                         16 bytes cluster id (zeros: none yet), int32 node id looked for (-1: whoever is there),
@@ -7,11 +7,11 @@
     dialer    proof     32 bytes
     listener  verdict   uint8 reason of a refusal (0: none), 32 bytes proof; zeros where the dialer's was wrong
 
-A proof is the HMAC-SHA256 with the secret over a name for the side that proves and for the version agreed on, both
-hellos, and the listener's reason. So it holds for these two nonces, node ids, directories and cluster ids only, and it
-can be sent back to nobody. Who dials proves first: a stranger gets nothing that the secret went into.
+A proof is the HMAC-SHA256 with the secret over the name of the proving side, the agreed version, both hellos, and the
+listener's reason. So it is valid only for these two nonces, node ids, directories and cluster ids, and cannot be
+replayed. The dialer proves first: a stranger receives nothing that depends on the secret.
 
-Every message has a fixed size, and no more is asked for: `wanted_bytes` is all that a peer can make anybody hold.
+Every message has a fixed size, and a side never reads more: `wanted_bytes` bounds the memory that a peer can use.
 """
 
 import hmac
@@ -311,7 +311,7 @@ class Handshake:
         return f"two nodes have the node id {dialer.node_id}, with the directory {dialer.directory_id} and {other}"
 
     def _node_text(self) -> str:
-        return f"node {self._wants[0]} was looked for, and node {self._ends()[1].node_id} is there"
+        return f"node {self._wants[0]} was expected, and node {self._ends()[1].node_id} is there"
 
 
 def _read_hello(message: bytes) -> _Hello | None:

@@ -1,6 +1,6 @@
-"""A node looks for its seeds and comes to a cluster with them: carries out what `raft/forming` decides.
+"""A node finds its seeds and joins or forms a cluster with them: executes the decisions of `raft/forming`.
 
-What keeps it from that is in the log, each time that it changes.
+The current obstacle is logged whenever it changes.
 """
 
 import logging
@@ -162,6 +162,6 @@ class Gathering:
         # What is in the way for a moment only, as at every beginning, is not said.
         if self.obstacle == self._seen and self.obstacle != self._obstacle:
             self._obstacle = self.obstacle
-            _log.warning("this node is of no cluster: %s", self.obstacle)
+            _log.warning("this node belongs to no cluster yet: %s", self.obstacle)
         self._seen = self.obstacle
         self._timer = self._later(_TURN_MS, self._turn)

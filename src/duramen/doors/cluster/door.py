@@ -1,6 +1,6 @@
-"""The door between nodes: listens, dials, knows who is connected, and says in the log who is not, and why.
+"""The door between nodes: listens, dials, tracks connected nodes, and logs which nodes are not connected, and why.
 
-A refusal of one kind is said once for an address: who dials every second would else fill the log.
+A refusal of one kind is logged once per address; otherwise a peer that dials every second would fill the log.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = logging.getLogger("duramen.cluster")
 _MOST_UNPROVEN: Final = 64
 _MOST_SAID: Final = 1000
 
-_CAME_TO_A_CLUSTER: Final = "this node has come to a cluster"
+_CAME_TO_A_CLUSTER: Final = "this node has joined a cluster"
 
 
 class DoorOwner(Protocol):

@@ -1,8 +1,8 @@
-"""One connection between two nodes: proves the secret, then carries frames both ways, and knows whether it is alive.
+"""One connection between two nodes: proves the secret, then carries frames both ways, and detects a dead peer.
 
-Memory: until the secret is proven a peer makes us hold one message of the handshake and no more, for the deadline is
-all it gets, too. Then it is one frame that is not whole, and what waits to be sent: where that is too much, nothing
-more is taken to be sent, and a peer that does not read for long is let go.
+Memory: until the secret is proven, a peer makes the node hold one handshake message at most, with a deadline.
+Afterwards the node holds one incomplete frame and the send queue; if the queue is full, nothing more is accepted for
+sending, and a peer that does not read for long is disconnected.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ class PeerLink(asyncio.BufferedProtocol):
     def answer(self, subject: Subject, number: int, *body: Buffer) -> None:
         """Answer a request; nothing where the connection is gone."""
         if not self._say(PeerKind.ANSWER, subject, number, body) and self.open:
-            self.abort("it does not read its answers")
+            self.abort("it does not read its responses")
 
     def abort(self, why: str) -> None:
         """End the connection now, for that reason."""
@@ -294,7 +294,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._blocked_turns += 1
         most = self._timing.silent_turns
         if self._silent_turns >= most:
-            self.abort(f"nothing was heard of it for {most * self._timing.alive_ms} ms")
+            self.abort(f"nothing was received from it for {most * self._timing.alive_ms} ms")
             return
         longest = self._timing.blocked_turns
         if self._blocked_turns is not None and self._blocked_turns >= longest:

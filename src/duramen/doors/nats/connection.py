@@ -1,4 +1,4 @@
-"""One connection to a NATS server: introduces itself, hands on messages chunk by chunk, and knows when it is alive."""
+"""One connection to a NATS server: sends CONNECT, passes messages on chunk by chunk, and detects a dead peer."""
 
 import asyncio
 from collections import deque
@@ -212,7 +212,7 @@ class NatsClientConnection(asyncio.Protocol):
             return False
         self._silent_ticks += 1
         if self._silent_ticks > _SILENT_TICKS:
-            self.abort(ServerUnreachable(f"NATS at {self._address} does not answer any more"))
+            self.abort(ServerUnreachable(f"NATS at {self._address} no longer responds"))
         elif self._barriers and self._silent_ticks == 1:
             self.lagged = True  # much comes, and the answer is behind it
         return not self._barriers

@@ -1,4 +1,4 @@
-"""The NATS door: keeps a connection to the server, subscribes to what streams are bound to, and accounts for gaps."""
+"""The NATS door: keeps a connection to the server, subscribes to the subjects of streams, and records gaps."""
 
 import asyncio
 import logging
@@ -186,7 +186,7 @@ class NatsDoor:
                 async with asyncio.timeout(_DRAIN_S):
                     await idle.wait()
             except TimeoutError:
-                _log.error("not every NATS message was stored in time; those that were not are answered with an error")
+                _log.error("some NATS messages were not stored in time; their publishers get an error")
         self._write_presence()
 
     async def close(self) -> None:
@@ -266,7 +266,7 @@ class NatsDoor:
         self._connected_gauge.value = 1
         self._ready.set()
         connection.lagged = False
-        _log.info("listening to %d subjects at %s", len(self._wanted) - len(self._too_long), self._address)
+        _log.info("subscribed to %d subjects at %s", len(self._wanted) - len(self._too_long), self._address)
 
     def _disconnected(self, connection: NatsClientConnection, error: DuramenError) -> None:
         self._ready.clear()
@@ -311,7 +311,7 @@ class NatsDoor:
         if subject is not None:
             self._too_long[subject] = text
             _log.error(
-                "the subject %s… of %d bytes is too long for NATS at %s: nothing is stored of it",
+                "the subject %s… of %d bytes is too long for NATS at %s: its messages are not stored",
                 subject[:_SHOWN_BYTES].decode(errors="replace"), len(subject), self._address,
             )  # fmt: skip
 
@@ -345,7 +345,7 @@ class NatsDoor:
             self._presence.write(moment_ms)
         except OSError as error:
             if not self._forgetful:
-                _log.warning("how long NATS was listened to cannot be written: %s", error.strerror or error)
+                _log.warning("the time of the last received NATS message cannot be stored: %s", error.strerror or error)
             self._forgetful = True
         else:
             self._forgetful = False

@@ -1,8 +1,7 @@
-"""Messages to subjects that namespaces of the inventory are bound to become records of their light topics.
+"""Messages on subjects of inventory namespaces become records of their light topics.
 
-What the wildcard of the subject stands for is the name of the topic. Bytes under way are bounded: what is beyond that
-is refused. Above a quota of their rate acknowledgements come later; where they would come too late, messages are
-refused.
+The wildcard of the subject stands for the topic's name. Bytes in flight are bounded; messages beyond that are refused.
+Above a quota of their rate, acknowledgements are delayed; messages whose delay would be too long are refused.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -173,7 +172,7 @@ class NamespaceCapture:
                     if payload is None or size > room:
                         raise BatchTooLarge(f"a record of {batch.topic} has {room} bytes at most")
                     if self._held_bytes + size > self._limit_bytes:
-                        raise NodeBusy(f"messages of {self._held_bytes} bytes are under way already")
+                        raise NodeBusy(f"messages of {self._held_bytes} bytes are already in progress")
                 except DuramenError as error:
                     if self._answers_for(batch.topic):
                         self._refuse(binding, [reply], batch.topic, error)

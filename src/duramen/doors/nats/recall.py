@@ -1,4 +1,4 @@
-"""Which message ids the streams have seen lately, found again in their logs: by a node that starts, by a new leader."""
+"""Recalls recent message ids of streams from their logs: at a start, and on a new leader."""
 
 from collections.abc import Callable, Iterable
 
@@ -90,7 +90,7 @@ class _Recall:
         partition.find_offset(since_ms, found)
 
     def _say(self, bound: BoundStream, error: DuramenError | OSError) -> None:
-        self._report(f"some message ids of stream {bound.name} are lost, repetitions may be stored: {error}")
+        self._report(f"some message ids of stream {bound.name} are lost, so duplicates may be stored: {error}")
 
 
 def _segment_at(partition: Partition, since_ms: int) -> int:

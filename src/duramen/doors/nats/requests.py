@@ -1,4 +1,4 @@
-"""Requests over NATS that are answered as JSON, or with a problem as services of NATS have errors."""
+"""Requests over NATS with JSON responses, or with problems in the form of NATS services' errors."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -50,7 +50,7 @@ class NatsRequests(ABC):
         subject, reply, _, payload = message
         size = len(payload or b"")
         if len(self._tasks) >= _MOST_REQUESTS or self._bytes + size > _UNDER_WAY_BYTES:
-            error = NodeBusy(f"{len(self._tasks)} requests with {self._bytes} bytes are under way already")
+            error = NodeBusy(f"{len(self._tasks)} requests with {self._bytes} bytes are already in progress")
             self._refuse(reply, problem_of(error, subject.decode(errors="replace")))
             return
         self._bytes += size
@@ -76,7 +76,7 @@ class NatsRequests(ABC):
         try:
             answer = msgspec.json.encode(await self.run(subject, instance, payload))
             if len(answer) > _LARGEST_ANSWER_BYTES:
-                raise RequestInvalid(f"the answer has {len(answer)} bytes: ask for less at a time")
+                raise RequestInvalid(f"the answer has {len(answer)} bytes: request less at a time")
         except PartlyStored as error:
             problem = problem_of(error.error, instance)
             problem.stored = error.stored or msgspec.UNSET

@@ -66,7 +66,7 @@ def handle_describe_quorum(context: Context, exchange: Exchange) -> None:
 
 def _unknown(topic: Message) -> Message:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    why = f"a quorum is asked for by itself: {_METADATA_TOPIC}, partition 0"
+    why = f"a request describes one quorum: {_METADATA_TOPIC}, partition 0"
     partitions = [
         {"partition_index": one["partition_index"], "error_code": code, "error_message": why}
         for one in topic["partitions"]
@@ -111,7 +111,7 @@ def handle_add_raft_voter(context: Context, exchange: Exchange) -> None:
     try:
         replica = _named_replica(context, request)
         if not request["listeners"]:
-            raise RequestInvalid("a voter says where the others reach it")
+            raise RequestInvalid("a voter needs an address at which the others reach it")
     except DuramenError as error:
         _settled(exchange, error)
         return

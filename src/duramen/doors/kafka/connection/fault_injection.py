@@ -1,6 +1,6 @@
-"""Faults on their way into requests: late answers, refusals, and a line in the log for every error that is answered.
+"""Injects faults into requests: late responses, refusals, and a log line for every error response.
 
-Only a node that was started for tests has one of these.
+Only a node started for tests has one.
 """
 
 import logging
@@ -75,7 +75,7 @@ class Injector:
         if fault.code is ErrorCode.NONE:
             handler(context, exchange)
         else:
-            refuse(context, exchange, fault.code, f"{fault.code.name}, as the test asked for")
+            refuse(context, exchange, fault.code, f"{fault.code.name}, as requested by the test")
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer: say so where there are errors in it."""

@@ -1,4 +1,4 @@
-"""Groups: FindCoordinator and the members of the classic protocol."""
+"""FindCoordinator, and members of the classic protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -113,7 +113,7 @@ def _coordinator(context: Context, key_type: int, key: str) -> dict[str, Any]:
     index = -1 if stream is None else partition_of(key, len(stream.partitions))
     place = coordinator_place(context, stream, index)
     if place is None:
-        why = f"partition {index} of {name}, which stores it, has no leader now"
+        why = f"partition {index} of {name}, which stores it, has no leader at present"
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return {"error_code": code, "error_message": why, "node_id": -1, "host": "", "port": -1}
     found = {"error_code": ErrorCode.NONE, "error_message": None}

@@ -1,4 +1,4 @@
-"""Share groups as a whole (KIP-932): heartbeats, descriptions, and where a group is in its partitions."""
+"""Share groups (KIP-932): heartbeats, descriptions, and their offsets in partitions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -315,7 +315,7 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             finish(answer, refusal)
         elif stream is None or name not in known:
-            finish(answer, StreamNotFound(f"share group {group_id} has nothing of a stream {name}"))
+            finish(answer, StreamNotFound(f"share group {group_id} does not read a stream {name}"))
         else:
             answer["topic_id"] = stream.id
             groups.delete_offsets(group_id, stream, removed(answer))

@@ -1,4 +1,4 @@
-"""How large one answer may get: a request that names things again and again does not have all of it said. Pure."""
+"""Bounds the size of a response: a request that names things repeatedly does not get all repetitions. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -23,7 +23,7 @@ class AnswerRoom:
         """Raise RequestInvalid where nothing more may be said."""
         if self._left_bytes < 0:
             raise RequestInvalid(
-                f"the answer would take more than {self._limit_bytes} bytes: ask for less at once, each thing once"
+                f"the response would have more than {self._limit_bytes} bytes: request less at once, each item once"
             )
 
     def take(self, part: object) -> None:
