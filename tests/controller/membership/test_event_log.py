@@ -130,6 +130,4 @@ def test_an_unclean_election_is_a_warning_at_once(read: Read) -> None:
         "leaders of 1 partition changed: 1 from node 2 to nobody; without a leader: rides-0",
         "in-sync sets of 1 partition changed: node 2 left 1",
     ]
-    assert read.warnings == [
-        "unclean election: node 3 leads rides-0; acknowledged records that it lacks are lost"
-    ]
+    assert read.warnings == ["unclean election: node 3 leads rides-0; acknowledged records that it lacks are lost"]

@@ -171,7 +171,8 @@ async def test_another_list_is_named_and_nothing_is_formed() -> None:
             all_of_them = sorted(f"127.0.0.1:{port}" for port in ports)
             ours = sorted(f"127.0.0.1:{port}" for port in ports[:2])
             await lines.wait(
-                f"this node belongs to no cluster yet: node 2 at 127.0.0.1:{ports[1]} has the seeds {', '.join(all_of_them)},"
+                f"this node belongs to no cluster yet: node 2 at 127.0.0.1:{ports[1]} has the seeds"
+                f" {', '.join(all_of_them)},"
                 f" and this node {', '.join(ours)}: give all the same list"
             )
             assert (one.disk.cluster_id, two.disk.cluster_id) == (None, None)
@@ -186,8 +187,8 @@ async def test_two_nodes_with_one_id_are_named_and_nothing_is_formed() -> None:
         async with one.running(), two.running(), twin.running():
             first, second = sorted(f"127.0.0.1:{port}" for port in ports[1:])
             await lines.wait(
-                f"this node belongs to no cluster yet: the seeds {first} and {second} are different nodes with the node id 2:"
-                " give each its own"
+                f"this node belongs to no cluster yet: the seeds {first} and {second} are different nodes with the"
+                " node id 2: give each its own"
             )
             assert {member.disk.cluster_id for member in (one, two, twin)} == {None}
 
