@@ -75,7 +75,7 @@ async def connect(server: str | None = None, *, timeout_s: float = 30.0, compres
 
 
 class Client:
-    """What a node does. Made by `connect`; tasks of one event loop may share it.
+    """The requests of a node. Made by `connect`; tasks of one event loop may share it.
 
     >>> async with await duramen.aio.connect(server) as client:
     ...     print((await client.streams.create("belts", partitions=2)).name)
@@ -83,7 +83,7 @@ class Client:
     """
 
     def __init__(self, server: Server, *, timeout_s: float, codec: int) -> None:
-        """To be opened before it is used, as `connect` does."""
+        """It must be opened before use, as `connect` does."""
         self._server = server
         self._door = Door(server)
         self._timeout_s = timeout_s
@@ -115,7 +115,7 @@ class Client:
         return self._server.address
 
     async def close(self) -> None:
-        """Close its connections; what is under way ends with ClientClosed.
+        """Close its connections; calls in progress end with ClientClosed.
 
         >>> other = await duramen.aio.connect(server)
         >>> await other.close()
@@ -142,7 +142,7 @@ class Client:
             raise ClientClosed("the client is closed: connect again")
 
     async def run(self, program: Program[_T]) -> _T:
-        """Ask what a program of `face.asking` asks."""
+        """Execute a program of `api.http`."""
         self._check()
         try:
             question = next(program)
@@ -166,10 +166,10 @@ class Client:
         return await self.run(asking.node())
 
     async def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
-        """Store records, all in one go, and say where they lie; more in `duramen.Client.produce`.
+        """Store records in one call; returns their places; more in `duramen.Client.produce`.
 
-        Calls of several tasks at the same time travel together and share the node's disk syncs. A call that is
-        cancelled may be stored or not; the others are not harmed.
+        Concurrent calls of several tasks are sent together and share the node's disk syncs. A cancelled call may be
+        stored or not; the others are unaffected.
 
         >>> await client.streams.create("fares")
         StreamInfo(...)
@@ -193,7 +193,7 @@ class Client:
         *,
         node: int | None = None,
     ) -> None:
-        """Wait until a record is where it cannot be lost; arguments and errors are those of `duramen.Client`'s.
+        """Wait until a record cannot be lost; arguments and errors are those of `duramen.Client`'s.
 
         >>> await client.streams.create("seats")
         StreamInfo(...)
@@ -209,7 +209,7 @@ class Client:
     async def snapshot(
         self, stream: str, *more: str, at: Vector | None = None, lease: str | None = None
     ) -> Snapshot | JointSnapshot:
-        """A keyed stream as it is now, or as it was `at` another time; more in `duramen.Client.snapshot`.
+        """A keyed stream as it is now, or as of `at`; more in `duramen.Client.snapshot`.
 
         >>> await client.streams.create("lanes", config={"keyed": True})
         StreamInfo(...)
@@ -234,7 +234,7 @@ class Client:
     def snapshots(
         self, stream: str, *, group: str, whole: bool = False, idle_s: float | None = None
     ) -> AsyncGenerator[GroupSnapshot, None]:
-        """One snapshot of a keyed stream after the other, for `async for`; more in `duramen.Client.snapshots`.
+        """Snapshots of a keyed stream, for `async for`; more in `duramen.Client.snapshots`.
 
         >>> await client.streams.create("gates-by-flight", config={"keyed": True})
         StreamInfo(...)
@@ -276,7 +276,7 @@ class Client:
             thread.close()
 
     def queues(self, space: str) -> Queues:
-        """The queues of a space: `client.spaces.create` makes one.
+        """The queues of a space, which `client.spaces.create` creates.
 
         >>> await client.spaces.create("aio-letterboxes")
         SpaceInfo(...)
@@ -298,7 +298,7 @@ class Client:
     ) -> AsyncGenerator[Batch, None]:
         """Batches of records, for `async for`; arguments and errors are those of `duramen.Client.consume`.
 
-        The next batch is fetched when it is asked for, so that a slow reader holds one answer in memory.
+        The next batch is fetched on request, so that a slow reader holds one response in memory.
 
         >>> await client.streams.create("signs")
         StreamInfo(...)
@@ -351,11 +351,11 @@ class Streams:
         subjects: Sequence[str] = (),
         config: Config | None = None,
     ) -> StreamInfo:
-        """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
+        """Create a stream, bound to NATS `subjects` if given; an existing stream with the same definition is kept.
 
-        So it is safe to repeat. Each partition is on `replication_factor` nodes: without it on as many as the setting
-        `default.replication.factor` says, or as there are. Raises StreamDiffers, NameInvalid, ConfigInvalid,
-        SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
+        A repeat is safe. Each partition has `replication_factor` replicas; the default is the setting
+        `default.replication.factor`, or the number of nodes if that is less. Raises StreamDiffers, NameInvalid,
+        ConfigInvalid, SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
 
         >>> (await client.streams.create("trams", partitions=2)).created
         True
@@ -363,7 +363,7 @@ class Streams:
         return await self._client.run(streams.create_stream(name, partitions, replication_factor, subjects, config))
 
     async def describe(self, name: str) -> StreamInfo:
-        """A stream as it is. Raises StreamNotFound.
+        """A stream with its partitions. Raises StreamNotFound.
 
         >>> await client.streams.describe("nobody-made-this")
         Traceback (most recent call last):
@@ -374,7 +374,7 @@ class Streams:
     async def alter(
         self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None
     ) -> StreamInfo:
-        """Set configs; None sets one back to what it is without. Safe to repeat. Raises StreamNotFound, ConfigInvalid.
+        """Set configs; None resets one to its default. A repeat is safe. Raises StreamNotFound, ConfigInvalid.
 
         >>> await client.streams.create("boats")
         StreamInfo(...)
@@ -384,7 +384,9 @@ class Streams:
         return await self._client.run(streams.alter_stream(name, config))
 
     async def add_partitions(self, name: str, partitions: int) -> StreamInfo:
-        """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
+        """Increase the number of partitions; keys map to other partitions then.
+
+        Raises StreamNotFound, PartitionsInvalid.
 
         >>> await client.streams.create("buses")
         StreamInfo(...)
@@ -394,7 +396,7 @@ class Streams:
         return await self._client.run(streams.add_partitions(name, partitions))
 
     async def delete(self, name: str) -> None:
-        """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
+        """Delete a stream with all its records. A repeat raises StreamNotFound.
 
         >>> await client.streams.create("gulls")
         StreamInfo(...)
@@ -403,7 +405,7 @@ class Streams:
         await self._client.run(streams.delete_stream(name))
 
     async def list(self, *, prefix: str = "") -> list[StreamInfo]:
-        """All streams, or those whose names begin with `prefix`, sorted by name.
+        """All streams, or those with the name `prefix`, sorted by name.
 
         >>> await client.streams.list(prefix="there-is-none-like-this")
         []
@@ -423,7 +425,7 @@ class Groups:
         self._client = client
 
     async def describe(self, group: str) -> GroupDetails:
-        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+        """A group with its members, offsets and lag. Raises GroupNotFound.
 
         >>> await client.streams.create("aio-mail")
         StreamInfo(...)
@@ -445,10 +447,10 @@ class Groups:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[OffsetChange]:
-        """Let a group without members go on at `to` (as the `offset` of `consume`), and say what changed.
+        """Set the offsets of a group without members `to` a position (see `offset` of `consume`); returns the changes.
 
-        In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
-        repeat. Raises GroupNotFound, GroupNotEmpty.
+        Applies to the given streams, otherwise to those in which it has offsets; `dry_run` only returns the changes. A
+        repeat is safe. Raises GroupNotFound, GroupNotEmpty.
 
         >>> await client.streams.create("aio-news")
         StreamInfo(...)
@@ -462,7 +464,7 @@ class Groups:
         return await self._client.run(program)
 
     async def delete(self, group: str) -> None:
-        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+        """Delete a group without members, and its offsets. Raises GroupNotFound, GroupNotEmpty.
 
         >>> await client.streams.create("aio-spam")
         StreamInfo(...)

@@ -16,11 +16,10 @@ __all__ = ["Broker", "BrokerFaults", "broker"]
 
 
 def broker(settings: Mapping[str, object] | None = None, *, nats: bool = False) -> "Broker":
-    """A real broker, for a `with` or `async with` block: on free ports, with its data in a temporary directory.
+    """A real broker for a `with` or `async with` block, on free ports, with data in a temporary directory.
 
-    `settings` by their dotted names; with `nats`, a NATS server too. Nothing of the environment is read. Raises
-    SettingInvalid, or ServerUnreachable with the end of its log, where it does not start, and DependencyMissing on
-    Windows.
+    `settings` are given by their dotted names; with `nats`, a NATS server is started too. The environment is not read.
+    Raises SettingInvalid; ServerUnreachable with the end of its log if it does not start; DependencyMissing on Windows.
 
     >>> with duramen.testing.broker({"auto.create.topics.enable": False}) as broker:
     ...     broker.create_stream("flights", partitions=3)

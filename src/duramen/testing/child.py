@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 
 class _Orders(asyncio.Protocol):
-    """The lines of standard input, once the first is read."""
+    """The commands on standard input, after the first line."""
 
     def __init__(self, take: Callable[[Any], None], ended: Callable[[], None]) -> None:
         self._take = take
@@ -42,7 +42,7 @@ class _Orders(asyncio.Protocol):
 
 
 class _Control:
-    """Does what the test orders."""
+    """Executes the commands of the test."""
 
     def __init__(self, answers: IO[str]) -> None:
         self.faults = RequestFaults()
@@ -61,7 +61,7 @@ class _Control:
             self.answer({"addresses": self._node.addresses})
 
     def answer(self, document: Mapping[str, object]) -> None:
-        """Answer an order."""
+        """Respond to a command."""
         self._answers.write(json.dumps(document) + "\n")
         self._answers.flush()
 
@@ -80,7 +80,7 @@ class _Control:
 
 
 def main() -> None:
-    """Run the node of the settings on standard input until that ends."""
+    """Run the node with the settings on standard input until standard input ends."""
     gc.disable()  # the node turns it on again once it is ready
     given = json.loads(sys.stdin.buffer.readline())
     control = _Control(os.fdopen(os.dup(sys.stdout.fileno()), "w"))

@@ -9,10 +9,10 @@ __all__ = ["BrokerFaults"]
 
 
 class BrokerFaults:
-    """`broker.faults`. APIs have Kafka's names (Produce, Fetch, JoinGroup …), and so have errors, or their numbers.
+    """`broker.faults`. APIs have Kafka's names (Produce, Fetch, JoinGroup …), errors Kafka's names or numbers.
 
-    Faults reach every Kafka client but the broker's own `create_stream` and `records`, from the next request on. They
-    stay until `clear`, a crash or a restart.
+    Faults affect every Kafka client except the broker's own `create_stream` and `records`, from the next request on.
+    They last until `clear`, a crash or a restart.
 
     >>> broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     >>> broker.faults.delay("Fetch", 20)
@@ -20,15 +20,15 @@ class BrokerFaults:
     """
 
     def __init__(self, ask: Callable[[Mapping[str, object]], dict[str, Any]]) -> None:
-        """`ask` lets the broker do something."""
+        """`ask` sends a command to the broker."""
         self._ask = ask
         self.any_set = False
         """Whether there may be faults now."""
 
     def drop_connections(self) -> int:
-        """Break all Kafka connections that are open, in the middle of whatever they do; returns how many there were.
+        """Break all open Kafka connections, also in the middle of a request; returns their number.
 
-        Clients connect again.
+        Clients reconnect.
 
         >>> broker.faults.drop_connections()
         0
@@ -37,9 +37,9 @@ class BrokerFaults:
         return dropped
 
     def delay(self, api: str, ms: int) -> None:
-        """Let every answer of the API come `ms` milliseconds late; 0 ends that. The request itself is done at once.
+        """Delay every response of the API by `ms` milliseconds; 0 ends that. The request itself is executed at once.
 
-        Raises RequestInvalid for an API that there is not.
+        Raises RequestInvalid for an unknown API.
 
         >>> broker.faults.delay("Produce", 100)
         >>> broker.faults.delay("Produce", 0)
@@ -53,9 +53,9 @@ class BrokerFaults:
         self._ask({"do": "delay", "api": int(key), "ms": ms})
 
     def error(self, api: str, code: str | int, times: int | None = 1) -> None:
-        """Answer the next `times` requests of the API with an error, and do nothing of them; None: until `clear`.
+        """Answer the next `times` requests of the API with an error, without executing them; None: until `clear`.
 
-        Another call for the same API replaces this one. Raises RequestInvalid for an API or error that there is not.
+        Another call for the same API replaces this one. Raises RequestInvalid for an unknown API or error.
 
         >>> broker.faults.error("OffsetCommit", "REBALANCE_IN_PROGRESS")
         >>> broker.faults.error("Prodce", "NOT_LEADER_OR_FOLLOWER")
@@ -71,7 +71,7 @@ class BrokerFaults:
         self._ask({"do": "error", "api": int(key), "code": int(number), "times": times})
 
     def clear(self) -> None:
-        """No faults from here on.
+        """Remove all faults.
 
         >>> broker.faults.clear()
         """

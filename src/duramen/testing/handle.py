@@ -35,7 +35,7 @@ _SETTINGS: Final[Mapping[str, object]] = {
 
 
 class Broker:
-    """A broker that runs while its `with` block does; its data goes with it. Made by `duramen.testing.broker`.
+    """A broker that runs during its `with` block; its data is deleted afterwards. Made by `duramen.testing.broker`.
 
     >>> broker.create_stream("boarding")
     'boarding'
@@ -105,7 +105,7 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """The id of its process, to send it signals; None where it does not run.
+        """The id of its process, for signals; None if it does not run.
 
         >>> import os, signal
         >>> os.kill(broker.pid, signal.SIGSTOP)
@@ -114,7 +114,7 @@ class Broker:
         return self._child.pid if self._child is not None and self._child.running else None
 
     def crash(self) -> None:
-        """Kill -9, to see what your code makes of it; what was acknowledged is there again after `restart`.
+        """Kill -9, to test how your code reacts; acknowledged records are there again after `restart`.
 
         >>> broker.crash()
         >>> broker.restart()
@@ -123,10 +123,10 @@ class Broker:
         self.faults.any_set = False
 
     def restart(self) -> None:
-        """Start it again with the same data at the same addresses; where it runs, it is stopped before, as asked.
+        """Restart it with the same data and addresses; a running broker is stopped cleanly first.
 
-        It takes as long as a start, and blocks: in a coroutine, `await asyncio.to_thread(broker.restart)`. Raises
-        ServerUnreachable with its log where it does not start.
+        It takes as long as a start, and blocks: in a coroutine, use `await asyncio.to_thread(broker.restart)`. Raises
+        ServerUnreachable with its log if it does not start.
 
         >>> broker.restart()
         """
@@ -162,7 +162,7 @@ class Broker:
 
     @property
     def nats_url(self) -> str:
-        """The address for NATS clients. Raises RequestInvalid where the broker was made without NATS.
+        """The address for NATS clients. Raises RequestInvalid if the broker was created without NATS.
 
         >>> broker.nats_url
         Traceback (most recent call last):
@@ -175,7 +175,7 @@ class Broker:
 
     @property
     def log(self) -> str:
-        """What the broker has logged so far, errors that it answered Kafka clients with among it.
+        """The broker's log so far, including its error responses to Kafka clients.
 
         >>> "recovered 0 logs" in broker.log
         True
@@ -193,10 +193,10 @@ class Broker:
         config: Mapping[str, str | int | float | bool] | None = None,
         subjects: Sequence[str] = (),
     ) -> str:
-        """Make a stream, which is a Kafka topic, with configs of Kafka's names; returns its name.
+        """Create a stream, which is a Kafka topic, with configs by Kafka's names; returns its name.
 
-        `subjects` are those of NATS that it stores. Raises StreamExists, NameInvalid, ConfigInvalid,
-        PartitionsInvalid, SubjectInvalid.
+        `subjects` are NATS subjects that it stores. Raises StreamExists, NameInvalid, ConfigInvalid, PartitionsInvalid,
+        SubjectInvalid.
 
         >>> broker.create_stream("parcels", 3, config={"retention.ms": 1000})
         'parcels'
@@ -220,7 +220,7 @@ class Broker:
         return name
 
     def records(self, stream: str) -> "list[Record]":
-        """Every record that a consumer would get of the stream now, by partition and offset. Raises StreamNotFound.
+        """Every record of the stream that a consumer would get now, by partition and offset. Raises StreamNotFound.
 
         >>> broker.create_stream("postcards")
         'postcards'

@@ -33,9 +33,9 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def duramen_broker(request: pytest.FixtureRequest) -> "Iterator[Broker]":
-    """A real broker for Kafka clients, one for all tests (with pytest-xdist, for all of a worker).
+    """A real broker for Kafka clients, shared by all tests (with pytest-xdist, by all of a worker).
 
-    Its address is `duramen_broker.bootstrap_servers`; tests use streams of their own: `duramen_stream`.
+    Its address is `duramen_broker.bootstrap_servers`; each test uses a stream of its own: `duramen_stream`.
     """
     from duramen.testing import broker
 
@@ -54,7 +54,7 @@ def duramen_stream(duramen_broker: "Broker", request: pytest.FixtureRequest) -> 
 
 @pytest.fixture
 def duramen_broker_factory(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Broker]]":
-    """Makes brokers of the test's own: `duramen_broker_factory(settings, nats=False)`; they end with the test."""
+    """Creates brokers for one test: `duramen_broker_factory(settings, nats=False)`; they end with the test."""
     from duramen.testing import broker
 
     made: list[Broker] = request.node.stash.setdefault(_own, [])
@@ -76,7 +76,7 @@ def _shared_by(item: pytest.Item) -> "list[Broker]":
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Have the shared broker as the first test had it, and note where its log stands."""
+    """Reset the shared broker for the next test, and note the end of its log."""
     for broker in _shared_by(item):
         item.stash[_logged] = len(broker.log)
         if not broker.running:
@@ -87,7 +87,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, pluggy.Result[pytest.TestReport]]":
-    """Where a test fails, say what its brokers logged."""
+    """Add the brokers' logs to the report of a failed test."""
     report = (yield).get_result()
     if report.failed:
         logs = [broker.log[item.stash.get(_logged, 0) :] for broker in _shared_by(item)]

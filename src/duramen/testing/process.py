@@ -29,7 +29,7 @@ def _environment() -> dict[str, str]:
 
 
 class ChildProcess:
-    """One run of a broker, from `start` to `kill` or `stop`. Its log goes to a file, behind what is there."""
+    """One run of a broker, from `start` to `kill` or `stop`. Its log is appended to a file."""
 
     def __init__(self, log_path: Path) -> None:
         self._log_path = log_path
@@ -38,9 +38,9 @@ class ChildProcess:
         self._lock = threading.Lock()
 
     def start(self, node: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, str]:
-        """Start it and wait until its doors take requests; returns their addresses.
+        """Start it and wait until its doors accept requests; returns their addresses.
 
-        `node` has settings that the user may overrule. Raises SettingInvalid, or ServerUnreachable with its log.
+        `node` has settings that the user may override. Raises SettingInvalid, or ServerUnreachable with its log.
         """
         with self._log_path.open("ab") as log:
             # A session of its own: Ctrl-C is for the tests, which end it.
@@ -62,16 +62,19 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that was started last."""
+        """The id of the last started process."""
         return None if self._process is None else self._process.pid
 
     def ask(self, order: Mapping[str, object]) -> dict[str, Any]:
-        """Let it do something; returns its answer once that is done. Raises ServerUnreachable where it has ended."""
+        """Send a command; returns the response once it is executed.
+
+        Raises ServerUnreachable if the process has ended.
+        """
         with self._lock:
             return self._ask(order, _ANSWER_S)
 
@@ -90,7 +93,7 @@ class ChildProcess:
         return answer
 
     def _line(self, output: int, deadline: float) -> bytes:
-        """The next line; empty where none comes."""
+        """The next line; empty if there is none."""
         while b"\n" not in self._rest:
             waiting = select.poll()
             waiting.register(output, select.POLLIN)
@@ -107,13 +110,13 @@ class ChildProcess:
         return self._log_path.read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """Kill -9, and wait until it is gone."""
+        """Kill -9, and wait for the end."""
         if self._process is not None:
             self._process.kill()
             self._wait(self._process)
 
     def stop(self) -> None:
-        """Let it drain and end; it is killed where that takes too long."""
+        """Let it drain and end; kill it if that takes too long."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             self._wait(self._process)

@@ -30,7 +30,7 @@ _LONGEST_NAME_BYTES: Final = 4096
 
 
 def refused(name: str, value: object, expected: str) -> RequestInvalid:
-    """The error for an argument that does not fit."""
+    """The error for an invalid argument."""
     try:
         shown = repr(value)
     except ValueError:  # a number of more digits than Python writes
@@ -39,7 +39,7 @@ def refused(name: str, value: object, expected: str) -> RequestInvalid:
 
 
 def text(name: str, value: object) -> str:
-    """A string that is UTF-8 and of a size that a name may have."""
+    """A UTF-8 string of valid size for a name."""
     if not isinstance(value, str):
         raise refused(name, value, "str")
     try:
@@ -52,12 +52,15 @@ def text(name: str, value: object) -> str:
 
 
 def server_of(value: object) -> HttpNode:
-    """The node to ask: HOST:PORT, or what the environment says. Raises SettingInvalid for text that is neither."""
+    """The node's address: HOST:PORT, or the value of the environment variable.
+
+    Raises SettingInvalid for anything else.
+    """
     return HttpNode(server_address(None if value is None else text("server", value)), keep=True)
 
 
 def whole(name: str, value: object, low: int, high: int) -> int:
-    """A whole number in these bounds; numpy's are as good as Python's."""
+    """A whole number within bounds; numpy's integers are accepted."""
     expected = f"a whole number from {low} to {high}"
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise refused(name, value, expected)
@@ -69,7 +72,7 @@ def whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def seconds(name: str, value: object) -> float:
-    """A time to wait, as long as Python can wait."""
+    """A time to wait, at most what Python supports."""
     expected = "a number of seconds, 0 or more"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(name, value, expected)
@@ -87,14 +90,14 @@ def flag(name: str, value: object) -> bool:
 
 
 def checked_names(name: str, value: object) -> list[str]:
-    """Names in a list; a string would be taken for its characters."""
+    """Names in a list; a single string is refused, because it would be read as characters."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise refused(name, value, "a list of str")
     return [text(f"{name}[{at}]", one) for at, one in enumerate(value)]
 
 
 def checked_config(name: str, value: object, *, may_be_none: bool) -> dict[str, str | int | float | bool | None]:
-    """Configs by their names; with `may_be_none` a value may say that a config goes back to its default."""
+    """Configs by their names; with `may_be_none` None resets a config to its default."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

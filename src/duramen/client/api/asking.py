@@ -12,18 +12,18 @@ _Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class AsyncDoor:
-    """A node's HTTP door, for the tasks of one event loop."""
+    """A node's HTTP door, shared by the tasks of one event loop."""
 
     def __init__(self, server: HttpNode) -> None:
         self._server = server
         self._idle: IdleConnections[_Connection] = IdleConnections(_close, _is_open)
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the idle connections."""
         self._idle.close()
 
     async def ask(self, question: Question) -> Any:
-        """The answer. Raises ServerUnreachable, or the error that the node answered with."""
+        """The response. Raises ServerUnreachable, or the node's error."""
         server = HttpNode(question.server) if question.server else self._server
         exchange = HttpExchange(
             server.address, question.method, question.path, question.document, question.accept,

@@ -48,7 +48,7 @@ class _RunAsync(Protocol):
 class AsyncInventory:
     """The inventory of topics: `client.inventory`. Topics are TENANT/NAMESPACE/TOPIC, namespaces TENANT/NAMESPACE.
 
-    Each method has its tenants in the node's account, or in the `account` that is given.
+    Each method uses tenants of the node's account, or of the given `account`.
 
     More in `duramen.client.api.inventory.Inventory`.
 
@@ -64,7 +64,7 @@ class AsyncInventory:
     async def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
-        """Make tenants; those that are there stay as they are, and those that fail are named.
+        """Create tenants; existing ones stay unchanged, and the result lists those that failed.
 
         >>> (await client.inventory.create_tenants(["aio-t1", "aio-t2"])).created
         2
@@ -91,7 +91,7 @@ class AsyncInventory:
     async def update_tenant(
         self, tenant: str, *, name: str | None = None, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> TenantInfo:
-        """Give a tenant another name, or other labels. Raises TenantNotFound, TenantExists, InventoryNameInvalid.
+        """Change the name or the labels of a tenant. Raises TenantNotFound, TenantExists, InventoryNameInvalid.
 
         >>> await client.inventory.create_tenants(["aio-t3"])
         CreatedNames(...)
@@ -101,7 +101,7 @@ class AsyncInventory:
         return await self._run(update_tenant(account, tenant, name, labels))
 
     async def delete_tenant(self, tenant: str, *, account: str = "") -> None:
-        """Remove a tenant with all namespaces and topics that it has. Raises TenantNotFound.
+        """Delete a tenant with all its namespaces and topics. Raises TenantNotFound.
 
         >>> await client.inventory.create_tenants(["aio-t5"])
         CreatedNames(...)
@@ -112,7 +112,7 @@ class AsyncInventory:
     async def create_namespaces(
         self, tenant: str, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
-        """Make namespaces of a tenant; those that are there stay as they are, and those that fail are named.
+        """Create namespaces of a tenant; existing ones stay unchanged, and the result lists those that failed.
 
         >>> await client.inventory.create_tenants(["aio-t6"])
         CreatedNames(...)
@@ -144,7 +144,7 @@ class AsyncInventory:
         self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None,
         subjects: Iterable[str] | None = None, account: str = "",
     ) -> NamespaceInfo:  # fmt: skip
-        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels or NATS subjects.
+        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or change its labels or NATS subjects.
 
         Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid, SubjectInvalid.
 
@@ -158,7 +158,7 @@ class AsyncInventory:
         return await self._run(update_namespace(account, namespace, to, labels, subjects))
 
     async def delete_namespace(self, namespace: str, *, account: str = "") -> None:
-        """Remove a namespace with all topics that it has. Raises TenantNotFound, NamespaceNotFound.
+        """Delete a namespace with all its topics. Raises TenantNotFound, NamespaceNotFound.
 
         >>> await client.inventory.create_tenants(["aio-t10"])
         CreatedNames(...)
@@ -172,10 +172,10 @@ class AsyncInventory:
         self, namespace: str, names: Iterable[str], *, progress: Callable[[int], object] | None = None,
         account: str = "",
     ) -> CreatedNames:  # fmt: skip
-        """Make topics of a namespace, any number; those that are there stay, and those that fail are named.
+        """Create any number of topics of a namespace; existing ones stay, and the result lists those that failed.
 
-        They are made some thousands at a time, each time all or none; `progress` is told how many were asked for. To
-        repeat it is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
+        They are created some thousands at a time, each time all or none; `progress` gets the number requested so far. A
+        repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
 
         >>> await client.inventory.create_tenants(["aio-t11"])
         CreatedNames(...)
@@ -189,7 +189,7 @@ class AsyncInventory:
         )
 
     async def topic(self, topic: str, *, account: str = "") -> TopicInfo:
-        """The topic TENANT/NAMESPACE/TOPIC, or what an alias leads to. Raises TopicNotFound, NamespaceNotFound …
+        """The topic TENANT/NAMESPACE/TOPIC, by its name or an alias. Raises TopicNotFound, NamespaceNotFound …
 
         >>> await client.inventory.topic("nobody/nothing/none")
         Traceback (most recent call last):
@@ -198,7 +198,7 @@ class AsyncInventory:
         return await self._run(get_topic(account, topic))
 
     async def topic_by_id(self, topic_id: str) -> TopicInfo:
-        """The topic that has an id, under the name that it has now. Raises TopicNotFound.
+        """The topic with an id, under its present name. Raises TopicNotFound.
 
         >>> await client.inventory.topic_by_id("00000000-0000-0000-0000-000000000000")
         Traceback (most recent call last):
@@ -207,7 +207,7 @@ class AsyncInventory:
         return await self._run(get_topic_by_id(topic_id))
 
     async def lookup(self, namespace: str, names: Iterable[str], *, account: str = "") -> list[TopicInfo | None]:
-        """What names of a namespace lead to, in their order; None: to nothing.
+        """The topics of names of a namespace, in their order; None if there is no such name.
 
         >>> await client.inventory.create_tenants(["aio-t12"])
         CreatedNames(...)
@@ -219,7 +219,7 @@ class AsyncInventory:
         return await self._run(lookup(account, namespace, names))
 
     async def move_topic(self, topic: str, to: str, *, keep_alias: bool = False, account: str = "") -> TopicInfo:
-        """Rename a topic, or move it to another namespace: its id stays. With `keep_alias` the old name leads to it.
+        """Rename a topic or move it to another namespace; its id stays. `keep_alias` keeps the old name as an alias.
 
         Raises TopicNotFound, TopicExists, TopicIsAlias, TopicBusy, InventoryNameInvalid …
 
@@ -237,9 +237,10 @@ class AsyncInventory:
     async def move_topics(
         self, namespace: str, moves: Mapping[str, str], *, keep_alias: bool = False, account: str = ""
     ) -> MovedTopics:
-        """Rename topics of a namespace, or move them, each by itself: `moves` has TENANT/NAMESPACE/TOPIC by the name.
+        """Rename or move topics of a namespace, each on its own: `moves` maps names to TENANT/NAMESPACE/TOPIC.
 
-        Those that fail are named. Much faster than `move_topic` for each. Raises TenantNotFound, NamespaceNotFound.
+        The result lists those that failed. Much faster than `move_topic` for each. Raises TenantNotFound,
+        NamespaceNotFound.
 
         >>> await client.inventory.create_tenants(["aio-t16"])
         CreatedNames(...)
@@ -253,7 +254,7 @@ class AsyncInventory:
         return await self._run(move_topics(account, namespace, moves, keep_alias=keep_alias))
 
     async def alias(self, alias: str, topic: str, *, account: str = "") -> TopicInfo:
-        """Let the name `alias` lead to a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
+        """Create `alias` as another name of a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
 
         >>> await client.inventory.create_tenants(["aio-t14"])
         CreatedNames(...)
@@ -267,7 +268,7 @@ class AsyncInventory:
         return await self._run(make_alias(account, alias, topic))
 
     async def delete_topic(self, topic: str, *, account: str = "") -> None:
-        """Remove a topic that has no aliases, or an alias. Raises TopicNotFound, TopicHasAliases, TopicBusy.
+        """Delete a topic that has no aliases, or an alias. Raises TopicNotFound, TopicHasAliases, TopicBusy.
 
         >>> await client.inventory.create_tenants(["aio-t15"])
         CreatedNames(...)
@@ -284,9 +285,9 @@ class AsyncInventory:
     ) -> AsyncSubscription:  # fmt: skip
         """Follow the account, TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; or names of a namespace by a prefix.
 
-        What happens from a `position` on, which is that of any answer or change; without one, from the first request
-        on. It goes on behind a restart of the node. Raises InventoryPositionLost where the log was cut behind the
-        position, TenantNotFound, NamespaceNotFound, TopicNotFound, as soon as it is read.
+        Yields the changes after `position`, the position of any response or change; without it, from the first request
+        on. It continues after a restart of the node. Raises InventoryPositionLost if the log was truncated after the
+        position, TenantNotFound, NamespaceNotFound, TopicNotFound, at the first read.
 
         >>> await client.inventory.subscribe("nobody").poll()
         Traceback (most recent call last):
@@ -318,7 +319,7 @@ class AsyncInventory:
         self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", after: str = "",
         limit: int = MOST_TOPICS, account: str = "",
     ) -> TopicPage:  # fmt: skip
-        """One page of a search: it may have fewer than `limit` although others follow. More in `search`.
+        """One page of a search; a page may have fewer than `limit` topics before the last one. More in `search`.
 
         >>> (await client.inventory.search_page(glob="there-is-none-like-this*")).topics
         []

@@ -65,9 +65,9 @@ class AsyncQueues:
     async def enqueue(
         self, queue: str, values: Iterable[Writable], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
-        """Put entries at the end of a queue, all of them or none; more in `duramen.Queues.enqueue`.
+        """Add entries to the end of a queue, all of them or none; more in `duramen.Queues.enqueue`.
 
-        Entries of tasks that share this object travel together.
+        Entries of tasks that share this object are sent together.
 
         >>> await client.spaces.create("aio-jobs")
         SpaceInfo(...)
@@ -79,7 +79,7 @@ class AsyncQueues:
     async def enqueue_many(
         self, entries: Iterable[tuple[str, Writable]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
-        """Put entries into many queues; those of a shard all together or not at all.
+        """Add entries to many queues; those of a shard all together or not at all.
 
         >>> await client.spaces.create("aio-feeds")
         SpaceInfo(...)
@@ -99,7 +99,7 @@ class AsyncQueues:
     async def retrieve(
         self, queue: str, start: str = "start", *, limit: int = 100, wait_s: float = 0, delayed: bool = False
     ) -> QueuePage:
-        """Entries from a position on, at once or once there are some; more in `duramen.Queues.retrieve`.
+        """Entries from a position on, waiting if there are none; more in `duramen.Queues.retrieve`.
 
         >>> await client.spaces.create("aio-tasks")
         SpaceInfo(...)
@@ -137,7 +137,7 @@ class AsyncQueues:
             start = page.next
 
     async def edit(self, queue: str, edits: Iterable[Edit], *, request_id: str = "") -> list[int]:
-        """Give entries other values, all of them or none; more in `duramen.Queues.edit`.
+        """Change the values of entries, all of them or none; more in `duramen.Queues.edit`.
 
         >>> await client.spaces.create("aio-pages")
         SpaceInfo(...)
@@ -149,7 +149,7 @@ class AsyncQueues:
     async def delete(
         self, queue: str, positions: Iterable[str], *, version: int | None = None, request_id: str = ""
     ) -> None:
-        """Delete entries, all of them or none; with a `version` only where they have it.
+        """Delete entries, all of them or none; with a `version` only if they have it.
 
         >>> await client.spaces.create("aio-carts")
         SpaceInfo(...)
@@ -167,7 +167,7 @@ class AsyncQueues:
         reason: str = "",
         request_id: str = "",
     ) -> list[str]:
-        """Take back everything from a position on, and put these entries there; more in `duramen.Queues.replace`.
+        """Replace everything from a position on with these entries; more in `duramen.Queues.replace`.
 
         >>> await client.spaces.create("aio-ledgers")
         SpaceInfo(...)
@@ -181,10 +181,10 @@ class AsyncQueues:
     async def lease(
         self, queues: Iterable[str], limit: int = 1, lease_s: float = 30, *, wait_s: float = 0, fifo: bool = False
     ) -> list[LeasedEntry]:
-        """Lease at most `limit` entries of these queues in all, fair over them; where there is none, wait for one.
+        """Lease at most `limit` entries of these queues, fairly over the queues; waits if there is none.
 
-        Nobody else gets an entry before its lease expires. It is delivered again then, unless it was acknowledged.
-        With `fifo` a queue has one lease at a time, and its entries come in their order.
+        No other client gets an entry before its lease expires. Then it is delivered again, unless it was acknowledged.
+        With `fifo` a queue has one lease at a time, and delivers its entries in order.
 
         >>> await client.spaces.create("aio-work")
         SpaceInfo(...)
@@ -197,10 +197,10 @@ class AsyncQueues:
         return await self._run(lease(self.space, queues, limit, lease_s, wait_s, fifo=fifo))
 
     async def ack(self, entries: Iterable[LeasedEntry], *, request_id: str = "") -> None:
-        """Acknowledge leased entries: they are gone. Each counts for itself, also where others are refused.
+        """Acknowledge and delete leased entries, each on its own: others succeed if one is refused.
 
-        Raises QueueLeaseExpired where the lease of one has expired, QueueEntryGone where it was deleted meanwhile …
-        A lease from before a change of leader counts here as long as the entry is there.
+        Raises QueueLeaseExpired if the lease of an entry has expired, QueueEntryGone if it was deleted meanwhile … A
+        lease from before a leader change is accepted while the entry exists.
 
         >>> await client.spaces.create("aio-done")
         SpaceInfo(...)
@@ -209,7 +209,7 @@ class AsyncQueues:
         await self._run(settle(self.space, "ack", entries, request(request_id)))
 
     async def nack(self, entries: Iterable[LeasedEntry], *, delay_s: float = 0, request_id: str = "") -> None:
-        """Give leased entries back, to be leased again after `delay_s`. Raises as `ack`.
+        """Return leased entries, which can be leased again after `delay_s`. Raises as `ack`.
 
         >>> await client.spaces.create("aio-retries")
         SpaceInfo(...)
@@ -222,7 +222,7 @@ class AsyncQueues:
         await self._run(settle(self.space, "nack", entries, more))
 
     async def extend(self, entries: Iterable[LeasedEntry], lease_s: float = 30) -> None:
-        """Have the leases of entries last so much longer from now on. Raises as `ack`.
+        """Extend the leases of entries to this time from now. Raises as `ack`.
 
         >>> await client.spaces.create("aio-slow")
         SpaceInfo(...)
@@ -232,7 +232,7 @@ class AsyncQueues:
         await self._run(settle(self.space, "extend", entries, leased_for(lease_s)))
 
     async def queues(self, *, prefix: str = "") -> list[str]:
-        """The names of all queues, or of those that begin with `prefix`, sorted. All names of the space are read.
+        """The names of all queues, or of those with `prefix`, sorted. Reads all names of the space.
 
         >>> await client.spaces.create("aio-names")
         SpaceInfo(...)
@@ -243,7 +243,7 @@ class AsyncQueues:
         return await self._run(list_queues(self.space, prefix))
 
     async def stats(self, queue: str) -> QueueStats:
-        """Count what is in a queue.
+        """The number of entries and bytes in a queue, counted at each call.
 
         >>> await client.spaces.create("aio-counts")
         SpaceInfo(...)
@@ -255,7 +255,7 @@ class AsyncQueues:
         return await self._run(stats(self.space, queue))
 
     async def purge(self, queue: str, *, request_id: str = "") -> None:
-        """Delete every entry of a queue, in one step whatever is in it.
+        """Delete all entries of a queue in one step.
 
         >>> await client.spaces.create("aio-trash")
         SpaceInfo(...)
@@ -267,7 +267,7 @@ class AsyncQueues:
         await self._run(empty(self.space, "purge", queue, request_id))
 
     async def drop(self, queue: str, *, request_id: str = "") -> None:
-        """Remove a queue with all its entries: it is not listed until something is put into it again.
+        """Delete a queue with all its entries; it is not listed until its next entry.
 
         >>> await client.spaces.create("aio-gone")
         SpaceInfo(...)

@@ -45,10 +45,10 @@ _T = TypeVar("_T")
 
 
 def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: str = "none") -> "Client":
-    """A client of the node whose HTTP address is `server`: else DURAMEN_SERVER, else 127.0.0.1:9644.
+    """A client of the node with the HTTP address `server`, otherwise DURAMEN_SERVER, otherwise 127.0.0.1:9644.
 
-    `timeout_s` is how long a node that does not answer is asked again. `compression` of what is written is none, gzip,
-    snappy, lz4 or zstd. Raises ServerUnreachable, SettingInvalid or RequestInvalid.
+    `timeout_s` is how long requests to a node that does not respond are retried. `compression` of written records is
+    none, gzip, snappy, lz4 or zstd. Raises ServerUnreachable, SettingInvalid or RequestInvalid.
 
     >>> with duramen.connect(server) as client:
     ...     client.streams.create("flights").name
@@ -58,7 +58,7 @@ def connect(server: str | None = None, *, timeout_s: float = 30.0, compression: 
 
 
 class Client:
-    """What a node does, as blocking calls. Made by `connect`; several threads may use one.
+    """The requests of a node as blocking calls. Made by `connect`; several threads may share one.
 
     >>> client.streams.create("orders")
     StreamInfo(...)
@@ -69,7 +69,7 @@ class Client:
     """
 
     def __init__(self, server: HttpNode, *, timeout_s: float, codec: int) -> None:
-        """Raises ServerUnreachable where no node answers at `server`."""
+        """Raises ServerUnreachable if no node responds at `server`."""
         self._server = server
         self._timeout_s = timeout_s
         self._kafka = server.kafka_of(server.get("/v1/node"))
@@ -95,7 +95,7 @@ class Client:
         return self._server.address
 
     def close(self) -> None:
-        """Close its connections; a `produce` that another thread waits for ends with ClientClosed.
+        """Close its connections; a waiting `produce` of another thread ends with ClientClosed.
 
         >>> other = duramen.connect(server)
         >>> other.close()
@@ -120,7 +120,7 @@ class Client:
             raise ClientClosed("the client is closed: connect again")
 
     def run(self, program: Program[_T]) -> _T:
-        """Ask what a program of `face.asking` asks."""
+        """Execute a program of `api.http`."""
         self._check()
         return asking.answered(program, self._ask)
 
@@ -138,11 +138,10 @@ class Client:
         return self.run(asking.node())
 
     def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
-        """Store records, all in one go, and say where they lie, in their order; they are acknowledged as acks=all.
+        """Store records in one call, acknowledged as with acks=all; returns their places in order.
 
-        What a lost connection left open is sent again, and the node recognises what it has stored already. Only when
-        an error is raised does the caller have to choose, and its message says how many records are stored, how many
-        may be, and whether to repeat is safe.
+        After a lost connection the records are sent again, and the node recognises stored ones. If an error is raised,
+        its message gives the number of records that are stored, the number that may be, and whether a repeat is safe.
 
         Raises StreamNotFound, BatchTooLarge, ServerUnreachable, RequestTimedOut, RequestInvalid …
 
@@ -167,15 +166,14 @@ class Client:
         *,
         node: int | None = None,
     ) -> None:
-        """Wait until a record is where it cannot be lost: on the disks of all replicas in sync.
+        """Wait until a record cannot be lost: until all in-sync replicas have it on disk.
 
-        With a `node` until that one has it too, so that reading there finds it. `position` is the record's offset, or
-        (leader epoch, offset) where it was written with acks=1 and another leader may have another record there;
-        `produce` acknowledges as acks=all, after which the offset is enough. Reading changes nothing: it is safe to
-        repeat.
+        With a `node`, wait until that node has it too, so that a read there finds it. `position` is the record's
+        offset, or (leader epoch, offset) for a record written with acks=1, which another leader may have replaced;
+        `produce` acknowledges as acks=all, so its offset suffices. It changes nothing, so a repeat is safe.
 
-        Raises RecordCut where it is lost, OffsetOutOfRange where it is deleted, RequestTimedOut, StreamNotFound,
-        NotLeader where the node does not hold the partition, NodeNotFound, NodeBusy, ServerUnreachable …
+        Raises RecordCut if the record is lost, OffsetOutOfRange if it is deleted, RequestTimedOut, StreamNotFound,
+        NotLeader if the node has no replica of the partition, NodeNotFound, NodeBusy, ServerUnreachable …
 
         >>> client.streams.create("vouchers")
         StreamInfo(...)
@@ -191,11 +189,11 @@ class Client:
     def snapshot(
         self, stream: str, *more: str, at: Vector | None = None, lease: str | None = None
     ) -> Snapshot | JointSnapshot:
-        """A keyed stream as it is now, with everything that was acknowledged before, or as it was `at` another time.
+        """A keyed stream as it is now, including every acknowledged record, or as of `at`.
 
-        It costs nothing until it is read, and can be for `snapshot.retention.ms` at least; in a `with` it stays open
-        for as long as the block takes. With a `lease` it is the one that somebody holds open. A transaction is in it
-        wholly or not at all. Several streams are read at one time: `client.snapshot("orders", "customers")["orders"]`.
+        It can be read for at least `snapshot.retention.ms`; in a `with` it stays open until the end of the block. With
+        a `lease` it is the snapshot that the lease holds open. It has each transaction entirely or not at all. Several
+        streams are read as of one moment: `client.snapshot("orders", "customers")["orders"]`.
 
         Raises StreamNotKeyed, StreamNotFound, SnapshotNotReached, SnapshotLeaseExpired, SnapshotLeaseNotFound,
         RequestInvalid …
@@ -223,16 +221,16 @@ class Client:
     def snapshots(
         self, stream: str, *, group: str, whole: bool = False, idle_s: float | None = None
     ) -> Iterator[GroupSnapshot]:
-        """One snapshot of a keyed stream after the other, each with what changed since the one before.
+        """Snapshots of a keyed stream, each with the changes since the previous one.
 
-        The first one has what changed since the group committed one, or the whole snapshot: where it has committed
-        none, or, with `whole`, in any case, as a program needs it that has no state. The next one comes once there is
-        something newer, for ever, or until nothing came for `idle_s`. What the caller has applied when a snapshot
-        ends is a state that existed. One that is neither read to its end nor committed comes again. A group is for one
-        consumer at a time, which is no member of it.
+        The first one has the changes since the group's committed snapshot. It is a whole snapshot if the group has
+        committed none, or with `whole`, for a program that keeps no state. The next one comes when there are newer
+        records; the iterator ends if none come for `idle_s`, otherwise never. At the end of each snapshot the applied
+        state is one that existed. If a snapshot is neither read to its end nor committed, the next one has its changes
+        again. A group is for one consumer at a time, and must have no members.
 
-        Raises SnapshotStartOver where the group has read nothing for longer than `delete.retention.ms`: then drop the
-        state and begin with `whole`. StreamNotKeyed, StreamNotFound, ServerUnreachable …
+        Raises SnapshotStartOver if the group has read nothing for longer than `delete.retention.ms`: then drop the
+        state and start with `whole`. StreamNotKeyed, StreamNotFound, ServerUnreachable …
 
         >>> client.streams.create("belts-by-flight", config={"keyed": True})
         StreamInfo(...)
@@ -262,7 +260,7 @@ class Client:
             offsets.close()
 
     def queues(self, space: str) -> Queues:
-        """The queues of a space: `client.spaces.create` makes one.
+        """The queues of a space, which `client.spaces.create` creates.
 
         >>> client.spaces.create("letterboxes")
         SpaceInfo(...)
@@ -282,16 +280,16 @@ class Client:
         group: str | None = None,
         idle_s: float | None = None,
     ) -> Iterator[Batch]:
-        """Batches of records from `offset` on to before `until`, from one partition or all.
+        """Batches of records from `offset` to before `until`, from one partition or all.
 
         Both may be start, end, an offset, -N for the last N records of each partition, @TIME (ISO 8601, ms since 1970,
-        or a time ago such as @-30s), or a datetime. The end is that of the moment when reading begins; `until=None`
-        reads on for ever, or until nothing came for `idle_s`. Only what is acknowledged is read. Reading changes
-        nothing: after an error begin again at the last batch's `next_offset`.
+        or a time ago such as @-30s), or a datetime. `end` is the end at the start of the read; `until=None` reads
+        without end, or until nothing has come for `idle_s`. Only acknowledged records are read. Reading changes
+        nothing: after an error start again at the last batch's `next_offset`.
 
-        With a `group` the partitions are shared among its members, in this process and others. Each goes on where the
-        group has committed, else at `offset`, and commits a batch when the next one is asked for: what was being
-        worked on when something went wrong is read again. A member that does not ask for a minute is given up.
+        With a `group` its members, in this process and others, share the partitions. Each starts at the group's
+        committed offset, otherwise at `offset`, and commits a batch when it requests the next one: a batch being
+        processed at a failure is read again. The group removes a member that requests nothing for a minute.
 
         Raises StreamNotFound, OffsetOutOfRange, RecordsLost, ServerUnreachable, RequestInvalid …
 
@@ -338,11 +336,11 @@ class Streams:
         subjects: Sequence[str] = (),
         config: Config | None = None,
     ) -> StreamInfo:
-        """Make a stream, bound to NATS `subjects` if they are given; one that is there and the same is left as it is.
+        """Create a stream, bound to NATS `subjects` if given; an existing stream with the same definition is kept.
 
-        So it is safe to repeat. Each partition is on `replication_factor` nodes: without it on as many as the setting
-        `default.replication.factor` says, or as there are. Raises StreamDiffers, NameInvalid, ConfigInvalid,
-        SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
+        A repeat is safe. Each partition has `replication_factor` replicas; the default is the setting
+        `default.replication.factor`, or the number of nodes if that is less. Raises StreamDiffers, NameInvalid,
+        ConfigInvalid, SubjectInvalid, PartitionsInvalid, ReplicationFactorInvalid …
 
         >>> client.streams.create("rides", partitions=2).created
         True
@@ -352,7 +350,7 @@ class Streams:
         return self._client.run(streams.create_stream(name, partitions, replication_factor, subjects, config))
 
     def describe(self, name: str) -> StreamInfo:
-        """A stream as it is. Raises StreamNotFound.
+        """A stream with its partitions. Raises StreamNotFound.
 
         >>> client.streams.describe("nobody-made-this")
         Traceback (most recent call last):
@@ -361,7 +359,7 @@ class Streams:
         return self._client.run(streams.describe_stream(name))
 
     def alter(self, name: str, *, config: Mapping[str, str | int | float | bool | None] | None = None) -> StreamInfo:
-        """Set configs; None sets one back to what it is without. Safe to repeat. Raises StreamNotFound, ConfigInvalid.
+        """Set configs; None resets one to its default. A repeat is safe. Raises StreamNotFound, ConfigInvalid.
 
         >>> client.streams.create("bikes", config={"retention.ms": "1d"})
         StreamInfo(...)
@@ -371,7 +369,9 @@ class Streams:
         return self._client.run(streams.alter_stream(name, config))
 
     def add_partitions(self, name: str, partitions: int) -> StreamInfo:
-        """Have that many partitions in all. Keys go to others from then on. Raises StreamNotFound, PartitionsInvalid.
+        """Increase the number of partitions; keys map to other partitions then.
+
+        Raises StreamNotFound, PartitionsInvalid.
 
         >>> client.streams.create("cars")
         StreamInfo(...)
@@ -381,7 +381,7 @@ class Streams:
         return self._client.run(streams.add_partitions(name, partitions))
 
     def delete(self, name: str) -> None:
-        """Remove a stream with all its records, for good. Raises StreamNotFound: repeated, that is what it says.
+        """Delete a stream with all its records. A repeat raises StreamNotFound.
 
         >>> client.streams.create("sparrows")
         StreamInfo(...)
@@ -390,7 +390,7 @@ class Streams:
         self._client.run(streams.delete_stream(name))
 
     def list(self, *, prefix: str = "") -> list[StreamInfo]:
-        """All streams, or those whose names begin with `prefix`, sorted by name.
+        """All streams, or those with the name `prefix`, sorted by name.
 
         >>> client.streams.list(prefix="there-is-none-like-this")
         []
@@ -410,7 +410,7 @@ class Groups:
         self._client = client
 
     def describe(self, group: str) -> GroupDetails:
-        """A group with its members, its offsets and how far it lags behind. Raises GroupNotFound.
+        """A group with its members, offsets and lag. Raises GroupNotFound.
 
         >>> client.streams.create("mail")
         StreamInfo(...)
@@ -432,10 +432,10 @@ class Groups:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[OffsetChange]:
-        """Let a group without members go on at `to` (as the `offset` of `consume`), and say what changed.
+        """Set the offsets of a group without members `to` a position (see `offset` of `consume`); returns the changes.
 
-        In the streams given, else in those that it has offsets for; a `dry_run` only says what would change. Safe to
-        repeat. Raises GroupNotFound, GroupNotEmpty.
+        Applies to the given streams, otherwise to those in which it has offsets; `dry_run` only returns the changes. A
+        repeat is safe. Raises GroupNotFound, GroupNotEmpty.
 
         >>> client.streams.create("news")
         StreamInfo(...)
@@ -448,7 +448,7 @@ class Groups:
         return self._client.run(asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run))
 
     def delete(self, group: str) -> None:
-        """Remove a group without members, with its offsets. Raises GroupNotFound, GroupNotEmpty.
+        """Delete a group without members, and its offsets. Raises GroupNotFound, GroupNotEmpty.
 
         >>> client.streams.create("spam")
         StreamInfo(...)

@@ -36,7 +36,7 @@ _HOLD_AFTER_S: Final = 5.0
 
 
 class GroupCourse:
-    """Where a group is in a stream, and what it is to be given next. Pure but for the clock."""
+    """A group's position in a stream, and its next snapshot. Pure except for the clock."""
 
     def __init__(
         self, stream: str, group: str, *, whole: bool, idle_s: float | None,
@@ -58,13 +58,13 @@ class GroupCourse:
         self._began_s = clock()
 
     def begin(self, committed: Mapping[int, Position]) -> None:
-        """The group goes on at these offsets."""
+        """Continue at these offsets."""
         self.since = {partition: found.offset for partition, found in committed.items()}
         self.epochs = {partition: found.leader_epoch for partition, found in committed.items()}
         self._given = dict(self.since)
 
     def next(self) -> Program[dict[int, int] | None]:
-        """The next snapshot, where there is a newer one than was given; None: nothing came for `idle_s`."""
+        """The next snapshot, if there is a newer one than the last; None: nothing came for `idle_s`."""
         while True:
             left_s = None if self._idle_s is None else self._idle_s - (self.clock() - self._began_s)
             wait_ms = _WAIT_MS if left_s is None else max(0, min(_WAIT_MS, int(1000 * left_s)))
@@ -97,7 +97,7 @@ class GroupCourse:
         return at
 
     def parts(self, at: Mapping[int, int]) -> list[Part]:
-        """What the snapshot at `at` is read by."""
+        """The reads of the snapshot at `at`."""
         since = self.since
         return [
             Part(partition, offset, since.get(partition))
@@ -106,12 +106,12 @@ class GroupCourse:
         ]
 
     def reached(self, at: Mapping[int, int]) -> None:
-        """The snapshot was read to its end, or committed: the next one begins there."""
+        """The snapshot was read to its end or committed: the next one starts there."""
         self.since = self.since | dict(at)
         self.touched()
 
     def touched(self) -> None:
-        """Something has come: from now on nothing does."""
+        """Records have come: the idle time starts again."""
         self._began_s = self.clock()
 
 
@@ -129,12 +129,12 @@ class GroupOffsets:
         self._group = course.group
 
     def committed(self) -> dict[int, Position]:
-        """Where the group goes on; nothing for partitions of which it has read nothing."""
+        """The committed offsets of the group; empty for partitions of which it has read nothing."""
         wanted = [TopicPartition(self._stream, index) for index in self._cluster.topic(self._stream).leaders]
         return {at.partition: found for at, found in self._coordinator.positions(wanted).items()}
 
     def commit(self, at: Mapping[int, int], epochs: Mapping[int, int]) -> None:
-        """Store where it goes on. Raises GroupNotEmpty where consumers are members of the group."""
+        """Store the group's offsets. Raises GroupNotEmpty if consumers are members of the group."""
         try:
             self._coordinator.commit(
                 {TopicPartition(self._stream, index): offset for index, offset in at.items()},
@@ -155,10 +155,10 @@ class GroupOffsets:
 
 
 class GroupSnapshot(Snapshot):
-    """What a group has not read yet of a keyed stream as it was at `at`: made by `client.snapshots`.
+    """The part of a keyed stream as of `at` that a group has not read yet: made by `client.snapshots`.
 
-    What became visible since the snapshot at `since` and is visible in this one, deletions among it; where `since` has
-    no offset of a partition, all of it.
+    It has the records, including deletions, that became visible since the snapshot at `since` and are visible in this
+    one; for a partition without an offset in `since`, all records.
 
     >>> client.streams.create("docks", config={"keyed": True})
     StreamInfo(...)
@@ -181,9 +181,9 @@ class GroupSnapshot(Snapshot):
         self._course.reached(self.at)
 
     def commit(self) -> None:
-        """Store `at` as the group's offsets, so that the next snapshot, in this process or another, begins there.
+        """Store `at` as the group's offsets, so that the next snapshot, in any process, starts there.
 
-        Raises GroupNotEmpty where the group has members, ServerUnreachable …
+        Raises GroupNotEmpty if the group has members, ServerUnreachable …
 
         >>> client.streams.create("stands", config={"keyed": True})
         StreamInfo(...)
@@ -205,7 +205,7 @@ class GroupSnapshot(Snapshot):
 
 
 class AsyncGroupSnapshot(AsyncSnapshot):
-    """What a group has not read yet of a keyed stream; more in `duramen.GroupSnapshot`.
+    """The unread part of a keyed stream for a group; more in `duramen.GroupSnapshot`.
 
     >>> await client.streams.create("aio-docks", config={"keyed": True})
     StreamInfo(...)

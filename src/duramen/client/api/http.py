@@ -36,9 +36,9 @@ Config: TypeAlias = Mapping[str, str | int | float | bool]
 
 
 class Question(NamedTuple):
-    """What is asked over HTTP, of the node at `server`; empty: of the client's own.
+    """An HTTP request to the node at `server`; empty: the client's own node.
 
-    With `accept`, a media type, the answer is not JSON but bytes; with a `header` too, these and the header's value.
+    With `accept`, a media type, the response is bytes instead of JSON; with a `header` also that header's value.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Question(NamedTuple):
     header: str = ""
 
     def answer_of(self, exchange: HttpExchange) -> Any:
-        """What is asked for. Raises the error that the node answered with."""
+        """The content of the response. Raises the node's error."""
         if self.header:
             return exchange.content(), exchange.header(self.header)
         return exchange.content() if self.accept else exchange.answer()
@@ -59,7 +59,7 @@ Program: TypeAlias = Generator[Question, Any, _T]
 
 
 def answered(program: Program[_T], ask: Callable[[Question], Any]) -> _T:
-    """What a program comes to whose questions `ask` answers, one after the other."""
+    """The result of a program whose requests `ask` executes one after the other."""
     try:
         question = next(program)
         while True:
@@ -75,7 +75,7 @@ def answered(program: Program[_T], ask: Callable[[Question], Any]) -> _T:
 
 
 def listed(collection: str, server: str = "", **query: str) -> Program[list[dict[str, Any]]]:
-    """Everything in a collection, however many pages it has, as a node has it."""
+    """All items of a paged collection."""
     found: list[dict[str, Any]] = []
     path = f"/v1/{collection}"
     asked = dict(query)
@@ -89,13 +89,13 @@ def listed(collection: str, server: str = "", **query: str) -> Program[list[dict
 
 
 def nodes() -> Program[list[dict[str, Any]]]:
-    """The nodes of the cluster; none of a node that is alone."""
+    """The nodes of the cluster; empty for a standalone node."""
     answer = value_of((yield Question("GET", "/v1/cluster/nodes")), dict[str, Any])
     return value_of(answer.get("nodes", []), list[dict[str, Any]])
 
 
 def doors(wanted: Collection[int] | None = None) -> Program[list[str]]:
-    """Where the HTTP doors of all nodes are that are not known to be gone, or of those that are wanted."""
+    """The HTTP addresses of all nodes that are not known to be down, or of the given ones."""
     return [
         one["endpoints"]["http"]
         for one in (yield from nodes())
@@ -119,7 +119,7 @@ def describe_group(group: str) -> Program[GroupDetails]:
 
 
 def _coordinated(question: Question) -> Program[Any]:
-    """Ask about a group: the node, and where another one coordinates it, that one."""
+    """Send a request about a group to the node, or to the group's coordinator if that is another node."""
     try:
         return (yield question)
     except NotCoordinator as error:

@@ -48,7 +48,7 @@ class _Run(Protocol):
 class Inventory:
     """The inventory of topics: `client.inventory`. Topics are TENANT/NAMESPACE/TOPIC, namespaces TENANT/NAMESPACE.
 
-    Each method has its tenants in the node's account, or in the `account` that is given.
+    Each method uses tenants of the node's account, or of the given `account`.
 
     >>> inventory = client.inventory
     >>> inventory.create_tenants(["shop"]), inventory.create_namespaces("shop", ["prod", "dev"])
@@ -69,7 +69,7 @@ class Inventory:
     def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
-        """Make tenants; those that are there stay as they are, and those that fail are named.
+        """Create tenants; existing ones stay unchanged, and the result lists those that failed.
 
         >>> client.inventory.create_tenants(["t1", "t2"]).created
         2
@@ -96,7 +96,7 @@ class Inventory:
     def update_tenant(
         self, tenant: str, *, name: str | None = None, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> TenantInfo:
-        """Give a tenant another name, or other labels. Raises TenantNotFound, TenantExists, InventoryNameInvalid.
+        """Change the name or the labels of a tenant. Raises TenantNotFound, TenantExists, InventoryNameInvalid.
 
         >>> client.inventory.create_tenants(["t3"])
         CreatedNames(...)
@@ -106,7 +106,7 @@ class Inventory:
         return self._run(update_tenant(account, tenant, name, labels))
 
     def delete_tenant(self, tenant: str, *, account: str = "") -> None:
-        """Remove a tenant with all namespaces and topics that it has. Raises TenantNotFound.
+        """Delete a tenant with all its namespaces and topics. Raises TenantNotFound.
 
         >>> client.inventory.create_tenants(["t5"])
         CreatedNames(...)
@@ -117,7 +117,7 @@ class Inventory:
     def create_namespaces(
         self, tenant: str, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
-        """Make namespaces of a tenant; those that are there stay as they are, and those that fail are named.
+        """Create namespaces of a tenant; existing ones stay unchanged, and the result lists those that failed.
 
         >>> client.inventory.create_tenants(["t6"])
         CreatedNames(...)
@@ -149,7 +149,7 @@ class Inventory:
         self, namespace: str, *, to: str | None = None, labels: Mapping[str, str] | None = None,
         subjects: Iterable[str] | None = None, account: str = "",
     ) -> NamespaceInfo:  # fmt: skip
-        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or give it other labels or NATS subjects.
+        """Move a namespace `to` TENANT/NAMESPACE with all its topics, or change its labels or NATS subjects.
 
         Raises NamespaceNotFound, NamespaceExists, TenantNotFound, InventoryNameInvalid, SubjectInvalid.
 
@@ -163,7 +163,7 @@ class Inventory:
         return self._run(update_namespace(account, namespace, to, labels, subjects))
 
     def delete_namespace(self, namespace: str, *, account: str = "") -> None:
-        """Remove a namespace with all topics that it has. Raises TenantNotFound, NamespaceNotFound.
+        """Delete a namespace with all its topics. Raises TenantNotFound, NamespaceNotFound.
 
         >>> client.inventory.create_tenants(["t10"])
         CreatedNames(...)
@@ -177,10 +177,10 @@ class Inventory:
         self, namespace: str, names: Iterable[str], *, progress: Callable[[int], object] | None = None,
         account: str = "",
     ) -> CreatedNames:  # fmt: skip
-        """Make topics of a namespace, any number; those that are there stay, and those that fail are named.
+        """Create any number of topics of a namespace; existing ones stay, and the result lists those that failed.
 
-        They are made some thousands at a time, each time all or none; `progress` is told how many were asked for. To
-        repeat it is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
+        They are created some thousands at a time, each time all or none; `progress` gets the number requested so far. A
+        repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
 
         >>> client.inventory.create_tenants(["t11"])
         CreatedNames(...)
@@ -192,7 +192,7 @@ class Inventory:
         return self._run(create_names(f"{namespace_path(namespace)}/topics{query(account)}", names, None, progress))
 
     def topic(self, topic: str, *, account: str = "") -> TopicInfo:
-        """The topic TENANT/NAMESPACE/TOPIC, or what an alias leads to. Raises TopicNotFound, NamespaceNotFound …
+        """The topic TENANT/NAMESPACE/TOPIC, by its name or an alias. Raises TopicNotFound, NamespaceNotFound …
 
         >>> client.inventory.topic("nobody/nothing/none")
         Traceback (most recent call last):
@@ -201,7 +201,7 @@ class Inventory:
         return self._run(get_topic(account, topic))
 
     def topic_by_id(self, topic_id: str) -> TopicInfo:
-        """The topic that has an id, under the name that it has now. Raises TopicNotFound.
+        """The topic with an id, under its present name. Raises TopicNotFound.
 
         >>> client.inventory.topic_by_id("00000000-0000-0000-0000-000000000000")
         Traceback (most recent call last):
@@ -210,7 +210,7 @@ class Inventory:
         return self._run(get_topic_by_id(topic_id))
 
     def lookup(self, namespace: str, names: Iterable[str], *, account: str = "") -> list[TopicInfo | None]:
-        """What names of a namespace lead to, in their order; None: to nothing.
+        """The topics of names of a namespace, in their order; None if there is no such name.
 
         >>> client.inventory.create_tenants(["t12"])
         CreatedNames(...)
@@ -222,7 +222,7 @@ class Inventory:
         return self._run(lookup(account, namespace, names))
 
     def move_topic(self, topic: str, to: str, *, keep_alias: bool = False, account: str = "") -> TopicInfo:
-        """Rename a topic, or move it to another namespace: its id stays. With `keep_alias` the old name leads to it.
+        """Rename a topic or move it to another namespace; its id stays. `keep_alias` keeps the old name as an alias.
 
         Raises TopicNotFound, TopicExists, TopicIsAlias, TopicBusy, InventoryNameInvalid …
 
@@ -240,9 +240,10 @@ class Inventory:
     def move_topics(
         self, namespace: str, moves: Mapping[str, str], *, keep_alias: bool = False, account: str = ""
     ) -> MovedTopics:
-        """Rename topics of a namespace, or move them, each by itself: `moves` has TENANT/NAMESPACE/TOPIC by the name.
+        """Rename or move topics of a namespace, each on its own: `moves` maps names to TENANT/NAMESPACE/TOPIC.
 
-        Those that fail are named. Much faster than `move_topic` for each. Raises TenantNotFound, NamespaceNotFound.
+        The result lists those that failed. Much faster than `move_topic` for each. Raises TenantNotFound,
+        NamespaceNotFound.
 
         >>> client.inventory.create_tenants(["t16"])
         CreatedNames(...)
@@ -256,7 +257,7 @@ class Inventory:
         return self._run(move_topics(account, namespace, moves, keep_alias=keep_alias))
 
     def alias(self, alias: str, topic: str, *, account: str = "") -> TopicInfo:
-        """Let the name `alias` lead to a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
+        """Create `alias` as another name of a topic. Raises TopicNotFound, TopicExists, TopicAliasCycle …
 
         >>> client.inventory.create_tenants(["t14"])
         CreatedNames(...)
@@ -270,7 +271,7 @@ class Inventory:
         return self._run(make_alias(account, alias, topic))
 
     def delete_topic(self, topic: str, *, account: str = "") -> None:
-        """Remove a topic that has no aliases, or an alias. Raises TopicNotFound, TopicHasAliases, TopicBusy.
+        """Delete a topic that has no aliases, or an alias. Raises TopicNotFound, TopicHasAliases, TopicBusy.
 
         >>> client.inventory.create_tenants(["t15"])
         CreatedNames(...)
@@ -287,9 +288,9 @@ class Inventory:
     ) -> Subscription:  # fmt: skip
         """Follow the account, TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; or names of a namespace by a prefix.
 
-        What happens from a `position` on, which is that of any answer or change; without one, from the first request
-        on. It goes on behind a restart of the node. Raises InventoryPositionLost where the log was cut behind the
-        position, TenantNotFound, NamespaceNotFound, TopicNotFound, as soon as it is read.
+        Yields the changes after `position`, the position of any response or change; without it, from the first request
+        on. It continues after a restart of the node. Raises InventoryPositionLost if the log was truncated after the
+        position, TenantNotFound, NamespaceNotFound, TopicNotFound, at the first read.
 
         >>> client.inventory.subscribe("nobody").poll()
         Traceback (most recent call last):
@@ -318,7 +319,7 @@ class Inventory:
         self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", after: str = "",
         limit: int = MOST_TOPICS, account: str = "",
     ) -> TopicPage:  # fmt: skip
-        """One page of a search: it may have fewer than `limit` although others follow. More in `search`.
+        """One page of a search; a page may have fewer than `limit` topics before the last one. More in `search`.
 
         >>> client.inventory.search_page(glob="there-is-none-like-this*").topics
         []

@@ -27,7 +27,7 @@ class _RunAsync(Protocol):
 
 
 class TopicNamed(msgspec.Struct, frozen=True):
-    """A name, and the lasting id of the topic that it leads to.
+    """A name and the lasting id of its topic.
 
     >>> TopicNamed("orders", "00000614-fc2b-6060-2832-c90000000000").name
     'orders'
@@ -38,7 +38,11 @@ class TopicNamed(msgspec.Struct, frozen=True):
 
 
 class InventoryChange(msgspec.Struct, frozen=True):
-    """Something that has happened; `position` is behind it. `old` is the path before, of what was renamed or moved.
+    """A change; a subscription continues after it from `position`.
+
+    `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
+    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. Changes of one topic id come
+    in order; changes of several may not.
 
     `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
     topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. Changes of one topic id come
@@ -64,7 +68,7 @@ class InventoryChange(msgspec.Struct, frozen=True):
 
 
 class _Followed:
-    """What is followed, and how far."""
+    """The scope and the position of a subscription."""
 
     def __init__(self, path: str, prefix: str, position: str, account: str) -> None:
         self._path = (text("path", path).split("/", 2) if path else []) + [""] * 3
@@ -105,7 +109,7 @@ class _Followed:
 
 
 class Subscription(_Followed):
-    """An iterator without end of changes from a position on. Made by `client.inventory.subscribe`.
+    """An endless iterator of changes after a position. Made by `client.inventory.subscribe`.
 
     >>> client.inventory.create_tenants(["sub1"])
     CreatedNames(...)
@@ -123,7 +127,7 @@ class Subscription(_Followed):
         self._run = run
 
     def poll(self, wait_s: float = 0) -> list[InventoryChange]:
-        """Changes that there are; where there are none, those that come within some seconds, at most 20.
+        """The available changes; if there are none, those that come within at most 20 seconds.
 
         >>> client.inventory.subscribe("").poll()
         []
@@ -138,7 +142,7 @@ class Subscription(_Followed):
 
 
 class AsyncSubscription(_Followed):
-    """An asynchronous iterator without end of changes from a position on. Made by `client.inventory.subscribe`.
+    """An endless asynchronous iterator of changes after a position. Made by `client.inventory.subscribe`.
 
     >>> changes = client.inventory.subscribe("")
     >>> await changes.poll()
@@ -150,7 +154,7 @@ class AsyncSubscription(_Followed):
         self._run = run
 
     async def poll(self, wait_s: float = 0) -> list[InventoryChange]:
-        """Changes that there are; where there are none, those that come within some seconds, at most 20.
+        """The available changes; if there are none, those that come within at most 20 seconds.
 
         >>> await client.inventory.subscribe("").poll()
         []

@@ -29,7 +29,7 @@ TENANTS: Final = "/v1/tenants"
 
 
 class TenantInfo(msgspec.Struct, frozen=True):
-    """A tenant; `position` is, as in all answers, how far each shard's view was.
+    """A tenant; `position` is, as in all responses, the position of each shard's view.
 
     >>> client.inventory.create_tenants(["acme"], labels={"team": "blue"})
     CreatedNames(...)
@@ -45,7 +45,7 @@ class TenantInfo(msgspec.Struct, frozen=True):
 
 
 class NamespaceInfo(msgspec.Struct, frozen=True):
-    """A namespace, and how many topics it has.
+    """A namespace and its number of topics.
 
     >>> client.inventory.create_tenants(["umbra"])
     CreatedNames(...)
@@ -65,10 +65,10 @@ class NamespaceInfo(msgspec.Struct, frozen=True):
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
-    """A name that leads to a topic. `id` is the topic's for ever; `alias`: it is not the topic's own name.
+    """A topic by its name or an alias. `id` never changes; `alias` is true if the name is an alias.
 
-    `aliases` are the first hundred names that lead to the topic, and `topic` is where an alias leads, both of a topic
-    that was asked for by itself.
+    For a topic that was requested on its own, `aliases` are its first hundred aliases, and `topic` is the topic's own
+    name if the requested name is an alias.
 
     >>> TopicInfo("acme", "prod", "device-1", "00000614-fc2b-6060-2832-c90000000000").path
     'acme/prod/device-1'
@@ -94,7 +94,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
 
 
 class CreatedNames(NamedTuple):
-    """What became of names: how many are new, how many were there, and which failed, with the reason.
+    """The result of a creation: the number of new names, of existing ones, and the failures with their reasons.
 
     >>> client.inventory.create_tenants(["once", "once", "not this one"]).failed.keys()
     dict_keys(['not this one'])
@@ -107,7 +107,7 @@ class CreatedNames(NamedTuple):
 
 
 class MovedTopics(NamedTuple):
-    """What became of moves: how many topics were moved, and which failed, by the names that they had.
+    """The result of moves: the number of moved topics, and the failures by their old names.
 
     >>> MovedTopics(0, {}).moved
     0
@@ -119,7 +119,7 @@ class MovedTopics(NamedTuple):
 
 
 class TopicPage(NamedTuple):
-    """Topics in the order of their names, and what comes `after` for the next page; None on the last.
+    """Topics in the order of their names, and `after` of the next page; None on the last.
 
     >>> TopicPage([], None).next is None
     True
@@ -175,7 +175,7 @@ def _path_wish(path: str) -> dict[str, str]:
 def create_names(
     path: str, names: Iterable[str], labels: Mapping[str, str] | None, progress: Callable[[int], object] | None
 ) -> Program[CreatedNames]:
-    """Make tenants, namespaces or topics, so many at a time."""
+    """Create tenants, namespaces or topics, a batch at a time."""
     if isinstance(names, str):
         raise RequestInvalid("names are given in a list: write [name] for a single one")
     created, existing, failed, position = 0, 0, dict[str, DuramenError](), ""
@@ -225,7 +225,7 @@ def get_namespace(account: str, namespace: str) -> Program[NamespaceInfo]:
 
 
 def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[str, str] | None) -> Program[TenantInfo]:
-    """Give a tenant another name, or other labels."""
+    """Change the name or the labels of a tenant."""
     wish = {"name": name, "labels": None if labels is None else dict(labels)}
     return value_of((yield Question("PATCH", tenant_path(tenant) + query(account), wish)), TenantInfo)
 
@@ -233,7 +233,7 @@ def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[s
 def update_namespace(
     account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None, subjects: Iterable[str] | None
 ) -> Program[NamespaceInfo]:
-    """Give a namespace other names, labels or subjects."""
+    """Change the names, labels or subjects of a namespace."""
     wish: dict[str, object] = {"labels": None if labels is None else dict(labels)}
     if subjects is not None:
         wish["subjects"] = [text("subjects", subject) for subject in subjects]
@@ -244,7 +244,7 @@ def update_namespace(
 
 
 def delete_path(account: str, path: str) -> Program[None]:
-    """Remove what is at a path."""
+    """Delete the entity at a path."""
     yield Question("DELETE", path + query(account))
 
 
@@ -259,7 +259,7 @@ def get_topic_by_id(lasting_id: str) -> Program[TopicInfo]:
 
 
 def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[TopicInfo | None]]:
-    """What names lead to."""
+    """The topics of names."""
     found = list[TopicInfo | None]()
     for some in _batched(names, _LOOKUPS_AT_ONCE):
         wish = {"names": [text("name", name) for name in some]}
@@ -269,13 +269,13 @@ def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[T
 
 
 def move_topic(account: str, path: str, to: str, *, keep_alias: bool) -> Program[TopicInfo]:
-    """Give a topic another path."""
+    """Change the path of a topic."""
     wish = {**_path_wish(to), "keep_alias": flag("keep_alias", keep_alias)}
     return value_of((yield Question("PATCH", topic_path(path) + query(account), wish)), TopicInfo)
 
 
 def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_alias: bool) -> Program[MovedTopics]:
-    """Give topics other paths, so many at a time."""
+    """Change the paths of topics, a batch at a time."""
     path = f"{namespace_path(namespace)}/moves{query(account)}"
     moved, failed, position = 0, dict[str, DuramenError](), ""
     flag("keep_alias", keep_alias)
@@ -291,7 +291,7 @@ def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_
 
 
 def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:
-    """Let a name lead to a topic."""
+    """Create an alias of a topic."""
     tenant, namespace, name = _parts(path)
     wish = {"name": name, "topic": _path_wish(topic)}
     question = Question("POST", f"{namespace_path(f'{tenant}/{namespace}')}/aliases{query(account)}", wish)

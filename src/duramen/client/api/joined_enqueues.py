@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
 
 
 class JoinedEnqueues:
-    """Asks for entries of several tasks at once; what is refused for some of them is asked for task by task."""
+    """Sends entries of several tasks in one request; if some are refused, each task's entries are sent separately."""
 
     def __init__(self, ask: _Ask) -> None:
         self._ask = ask
@@ -46,7 +46,7 @@ class JoinedEnqueues:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def put(self, entries: Sequence[BatchInput]) -> list[str]:
-        """The positions of the entries. Raises why they have none."""
+        """The positions of the entries. Raises the reason of a refusal."""
         loop = asyncio.get_running_loop()
         mine = _Waiting(entries, loop.create_future())
         self._waiting.append(mine)
@@ -86,7 +86,7 @@ class JoinedEnqueues:
 
 
 def _together(waiting: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Those that go into one request, and the others; nobody who has given up is among them."""
+    """The tasks whose entries fit into one request, and the others; cancelled tasks are dropped."""
     there = [one for one in waiting if not one.done.done()]
     count = size = 0
     for place, one in enumerate(there):

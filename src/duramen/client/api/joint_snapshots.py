@@ -15,7 +15,7 @@ __all__ = ["AsyncJointSnapshot", "JointSnapshot", "joint_positions"]
 
 
 def joint_positions(streams: Sequence[str]) -> Program[dict[str, dict[int, int]]]:
-    """By stream the newest snapshot, once it has what was committed before. Raises RequestInvalid."""
+    """The newest snapshot of each stream, including everything committed before. Raises RequestInvalid."""
     names = [text("stream", stream) for stream in streams]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -27,10 +27,10 @@ def joint_positions(streams: Sequence[str]) -> Program[dict[str, dict[int, int]]
 
 
 class JointSnapshot(Mapping[str, Snapshot]):
-    """Keyed streams as they were at one time, by their names: what `client.snapshot` gives for several.
+    """Keyed streams as of one moment, by their names: the result of `client.snapshot` for several.
 
-    A transaction that wrote to several of them is in all of their snapshots or in none. In a `with` leases hold all of
-    them open until the end of the block.
+    A transaction over several of them is in all of their snapshots or in none. In a `with` leases hold all of them open
+    until the end of the block.
 
     >>> for stream in ("joint-planes", "joint-crews"):
     ...     client.streams.create(stream, config={"keyed": True})
@@ -50,7 +50,7 @@ class JointSnapshot(Mapping[str, Snapshot]):
 
     @property
     def at(self) -> dict[str, dict[int, int]]:
-        """By stream the offset of each partition before which its records lie.
+        """For each stream, the offset of each partition before which its records lie.
 
         >>> client.streams.create("joint-gates", config={"keyed": True})
         StreamInfo(...)
@@ -71,7 +71,7 @@ class JointSnapshot(Mapping[str, Snapshot]):
         return len(self._snapshots)
 
     def hold(self) -> dict[str, str]:
-        """Have leases hold all of them open for `snapshot.lease.ms`; returns the lease of each stream.
+        """Open leases that hold all of them open for `snapshot.lease.ms`; returns the lease of each stream.
 
         Raises SnapshotTooOld, SnapshotLeaseExpired …
 
@@ -87,7 +87,7 @@ class JointSnapshot(Mapping[str, Snapshot]):
         return {stream: snapshot.hold() for stream, snapshot in self.items()}
 
     def close(self) -> None:
-        """End their leases, where they have any; those that cannot be ended end by themselves.
+        """End their leases, if any; leases that cannot be ended expire.
 
         >>> client.streams.create("joint-aprons", config={"keyed": True})
         StreamInfo(...)
@@ -112,7 +112,7 @@ class JointSnapshot(Mapping[str, Snapshot]):
 
 
 class AsyncJointSnapshot(Mapping[str, AsyncSnapshot]):
-    """Keyed streams as they were at one time, by their names; more in `duramen.JointSnapshot`.
+    """Keyed streams as of one moment, by their names; more in `duramen.JointSnapshot`.
 
     >>> for stream in ("aio-orders", "aio-customers"):
     ...     created = await client.streams.create(stream, config={"keyed": True})
@@ -129,7 +129,7 @@ class AsyncJointSnapshot(Mapping[str, AsyncSnapshot]):
 
     @property
     def at(self) -> dict[str, dict[int, int]]:
-        """By stream the offset of each partition before which its records lie.
+        """For each stream, the offset of each partition before which its records lie.
 
         >>> created = await client.streams.create("aio-joint-gates", config={"keyed": True})
         >>> created = await client.streams.create("aio-joint-seats", config={"keyed": True})
@@ -148,7 +148,7 @@ class AsyncJointSnapshot(Mapping[str, AsyncSnapshot]):
         return len(self._snapshots)
 
     async def hold(self) -> dict[str, str]:
-        """Have leases hold all of them open; more in `duramen.JointSnapshot.hold`.
+        """Open leases that hold all of them open; more in `duramen.JointSnapshot.hold`.
 
         >>> created = await client.streams.create("aio-joint-hangars", config={"keyed": True})
         >>> created = await client.streams.create("aio-joint-towers", config={"keyed": True})
@@ -160,7 +160,7 @@ class AsyncJointSnapshot(Mapping[str, AsyncSnapshot]):
         return {stream: await snapshot.hold() for stream, snapshot in self.items()}
 
     async def close(self) -> None:
-        """End their leases, where they have any; more in `duramen.JointSnapshot.close`.
+        """End their leases, if any; more in `duramen.JointSnapshot.close`.
 
         >>> created = await client.streams.create("aio-joint-aprons", config={"keyed": True})
         >>> created = await client.streams.create("aio-joint-docks", config={"keyed": True})

@@ -14,12 +14,12 @@ __all__ = ["HeldLease", "close_lease", "find_lease", "open_lease", "renew_lease"
 
 
 class HeldLease:
-    """A lease that a program has opened (`own`) or was given, and when it is to be renewed."""
+    """A lease that a program has opened (`own`) or was given, and its renewal time."""
 
     def __init__(
         self, answer: object, *, own: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:  # fmt: skip
-        """`answer` is what the node says of it."""
+        """`answer` is the node's description of the lease."""
         facts = value_of(answer, dict[str, Any])
         parts = value_of(facts.get("partitions"), list[dict[str, Any]])
         self.lease = value_of(facts.get("lease"), str)
@@ -33,11 +33,11 @@ class HeldLease:
 
     @property
     def due(self) -> bool:
-        """Whether a third of its time has gone by."""
+        """Whether a third of its time has passed."""
         return self._clock() >= self._due_s
 
     def renewed(self) -> None:
-        """It goes on for its whole time from now on."""
+        """Its whole time starts again now."""
         self._due_s = self._clock() + self._lease_s / 3
 
 
@@ -47,21 +47,21 @@ def _path(stream: str, lease: str = "") -> str:
 
 
 def open_lease(stream: str, at: Mapping[int, int]) -> Program[HeldLease]:
-    """Hold a snapshot open."""
+    """Open a lease on a snapshot."""
     return HeldLease((yield Question("POST", _path(stream), {"at": vector_text(at)})), own=True)
 
 
 def find_lease(stream: str, lease: str) -> Program[HeldLease]:
-    """A lease that somebody has opened."""
+    """A lease by its id."""
     return HeldLease((yield Question("GET", _path(stream, text("lease", lease)))), own=False)
 
 
 def renew_lease(held: HeldLease) -> Program[None]:
-    """Hold the snapshot open for longer."""
+    """Renew a lease."""
     yield Question("POST", _path(held.stream, held.lease))
     held.renewed()
 
 
 def close_lease(held: HeldLease) -> Program[None]:
-    """Hold it open no longer."""
+    """End a lease."""
     yield Question("DELETE", _path(held.stream, held.lease))

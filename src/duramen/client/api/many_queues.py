@@ -20,7 +20,7 @@ _rounds: Final = itertools.count()
 
 
 def split_queues(queues: Iterable[str]) -> list[list[str]]:
-    """Names of queues in their order, each once, in parts of which each fits into a request."""
+    """Unique names of queues in their order, in parts that each fit into a request."""
     parts, size = list[list[str]](), 0
     for queue in dict.fromkeys(queues):
         more = len(json.dumps(queue)) + _POSITION_BYTES
@@ -33,13 +33,13 @@ def split_queues(queues: Iterable[str]) -> list[list[str]]:
 
 
 def rotated(parts: Sequence[list[str]]) -> list[list[str]]:
-    """The parts, each time with another one first."""
+    """The parts, each time starting with another one."""
     first = next(_rounds) % max(1, len(parts))
     return [*parts[first:], *parts[:first]]
 
 
 def shares(parts: Sequence[list[str]], limit: int) -> Iterator[tuple[list[str], int]]:
-    """The parts, and how many of all entries are for each: as many for each queue."""
+    """The parts, and the number of entries for each, in proportion to its queues."""
     left, queues = limit, sum(map(len, parts))
     for part in parts:
         share = -(-left * len(part) // queues)
@@ -48,7 +48,7 @@ def shares(parts: Sequence[list[str]], limit: int) -> Iterator[tuple[list[str], 
 
 
 def turns(parts: Sequence[list[str]], wait_ms: int) -> Iterator[tuple[list[str], int]]:
-    """Parts that are waited for one after the other, again and again, and for how long each."""
+    """Parts to wait for in rotation, and the time of each wait."""
     turn_ms = LONGEST_WAIT_MS if len(parts) == 1 else max(1, _ROUND_MS // max(1, len(parts)))
     for part in itertools.cycle(parts):
         if wait_ms <= 0:

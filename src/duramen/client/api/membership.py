@@ -24,12 +24,12 @@ _PAUSE_S: Final = 0.5
 
 
 class GroupReader(RecordReader):
-    """Reads on where the group has committed; where it has not, at the place that is wanted."""
+    """Reads from the group's committed offsets; without one, from the requested position."""
 
     leaves = True
 
     def __init__(self, kafka: str, wanted: WantedRecords, group: str, *, timeout_s: float) -> None:
-        """Raises RequestInvalid where a partition is wanted: the group gives them out."""
+        """Raises RequestInvalid if a partition is given: the group assigns them."""
         if wanted.partition is not None:
             raise RequestInvalid("a group shares out the partitions: leave out partition= or group=")
         super().__init__(kafka, wanted, timeout_s=timeout_s)
@@ -40,7 +40,7 @@ class GroupReader(RecordReader):
         self._processed: dict[TopicPartition, int] = {}
 
     def next(self) -> list[Batch]:
-        """The next batches of the member's partitions. What was processed before is committed."""
+        """The next batches of the member's partitions. Commits the processed ones."""
         self.commit()
         if not self._member.heartbeat():
             if not self._ends:
@@ -65,11 +65,11 @@ class GroupReader(RecordReader):
         return self._is_idle()
 
     def processed(self, batch: Batch) -> None:
-        """The batch is done with: the next `commit` says so."""
+        """Mark the batch as processed, for the next `commit`."""
         self._processed[TopicPartition(batch.topic, batch.partition)] = batch.next_offset
 
     def commit(self) -> None:
-        """Commit what was processed; where the group has given this member up meanwhile, another one reads it again.
+        """Commit processed batches; if the group has removed this member, another one reads them again.
 
         Raises ServerUnreachable …
         """
@@ -78,7 +78,7 @@ class GroupReader(RecordReader):
             self._processed = {}
 
     def close(self) -> None:
-        """Commit what was processed and leave the group, over a connection of its own: the others may be in use."""
+        """Commit processed batches and leave the group, over a new connection, because others may be in use."""
         super().close()
         member = self._member.identity
         if not member.member_id:
@@ -93,7 +93,7 @@ class GroupReader(RecordReader):
 
 
 def reader_of(kafka: str, wanted: WantedRecords, group: str | None, *, timeout_s: float) -> RecordReader:
-    """What reads that, for a group or for itself. Raises RequestInvalid."""
+    """A reader for a group or for itself. Raises RequestInvalid."""
     if group is None:
         return RecordReader(kafka, wanted, timeout_s=timeout_s)
     return GroupReader(kafka, wanted, text("group", group), timeout_s=timeout_s)

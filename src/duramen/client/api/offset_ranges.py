@@ -20,14 +20,14 @@ Where: TypeAlias = str | int | datetime
 
 
 class OffsetRange(NamedTuple):
-    """From which offset of a partition to read, to before which."""
+    """The first offset of a read in a partition, and the offset before which it ends."""
 
     first: int
     end: int
 
 
 def parse_where(where: Where, name: str) -> Position:
-    """What the argument `name` says. Raises RequestInvalid."""
+    """The position in the argument `name`. Raises RequestInvalid."""
     if isinstance(where, datetime):
         aware = where if where.tzinfo is not None else where.replace(tzinfo=UTC)
         return Since(max(0, round((aware - _EPOCH) / timedelta(milliseconds=1))))
@@ -41,7 +41,7 @@ def parse_where(where: Where, name: str) -> Position:
 
 
 def text_of(where: Where, name: str) -> str:
-    """The argument `name` as the command line and HTTP write it. Raises RequestInvalid."""
+    """The argument `name` in the notation of the command line and HTTP. Raises RequestInvalid."""
     match parse_where(where, name):
         case At(offset):
             return str(offset)
@@ -54,7 +54,7 @@ def text_of(where: Where, name: str) -> str:
 
 
 def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
-    """A stream by its name. Raises StreamNotFound saying how to make it."""
+    """A stream by its name. Raises StreamNotFound with a hint how to create it."""
     try:
         return cluster.topic(name)
     except StreamNotFound as error:
@@ -64,7 +64,7 @@ def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
 def spans(
     consumer: Consumer, wanted: list[TopicPartition], first: Position, end: Position | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """What to read of each partition; without an `end`, for ever. Raises OffsetOutOfRange or RequestInvalid."""
+    """The range of each partition; without an `end` it is endless. Raises OffsetOutOfRange or RequestInvalid."""
     if len(wanted) > 1 and isinstance(first, At):
         raise RequestInvalid(f"stream {wanted[0].topic} has {len(wanted)} partitions: offset={first.offset} needs a "
                              "partition=")  # fmt: skip

@@ -37,7 +37,7 @@ class Policies:
         self._run = run
 
     def describe(self, path: str = "", *, account: str = "") -> PoliciesInfo:
-        """Policies that are set and that count, where they are set, and how much of quotas is used.
+        """Own and effective policies, the levels at which they are set, and the use of quotas.
 
         Raises TenantNotFound, NamespaceNotFound, TopicNotFound.
 
@@ -51,9 +51,9 @@ class Policies:
         self, path: str, policies: Mapping[str, bool | int | str | None], *, wait_effective: bool = False,
         account: str = "",
     ) -> PoliciesInfo:  # fmt: skip
-        """Set policies; None removes one, so that what is inherited counts.
+        """Set policies; None removes one, so that the inherited value applies.
 
-        With `wait_effective` every node that follows the metadata has confirmed the change when it returns. Raises
+        With `wait_effective` it returns once every node that follows the inventory has confirmed the change. Raises
         PolicyInvalid, PolicyNotEffective, TenantNotFound, NamespaceNotFound, TopicNotFound.
 
         >>> client.inventory.policies.set("", {"quota.topics": -1})
@@ -76,7 +76,7 @@ class AsyncPolicies:
         self._run = run
 
     async def describe(self, path: str = "", *, account: str = "") -> PoliciesInfo:
-        """Policies that are set and that count, where they are set, and how much of quotas is used.
+        """Own and effective policies, the levels at which they are set, and the use of quotas.
 
         Raises TenantNotFound, NamespaceNotFound, TopicNotFound.
 
@@ -90,9 +90,9 @@ class AsyncPolicies:
         self, path: str, policies: Mapping[str, bool | int | str | None], *, wait_effective: bool = False,
         account: str = "",
     ) -> PoliciesInfo:  # fmt: skip
-        """Set policies; None removes one, so that what is inherited counts.
+        """Set policies; None removes one, so that the inherited value applies.
 
-        With `wait_effective` every node that follows the metadata has confirmed the change when it returns. Raises
+        With `wait_effective` it returns once every node that follows the inventory has confirmed the change. Raises
         PolicyInvalid, PolicyNotEffective, TenantNotFound, NamespaceNotFound, TopicNotFound.
 
         >>> await client.inventory.policies.set("", {"quota.topics": -1})

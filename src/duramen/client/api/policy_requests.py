@@ -15,7 +15,7 @@ __all__ = ["PoliciesInfo", "PolicyInfo", "PolicyQuota", "get_policies", "set_pol
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
-    """The value of a policy that counts, None without a bound; `source` is the level at which it is set.
+    """The effective value of a policy, None for no limit; `source` is the level at which it is set.
 
     >>> client.inventory.policies.describe().effective["auto.create.topics.enable"]
     PolicyInfo(value=False, source='default')
@@ -26,7 +26,7 @@ class PolicyInfo(msgspec.Struct, frozen=True):
 
 
 class PolicyQuota(msgspec.Struct, frozen=True):
-    """A quota that bounds what was asked for; `source` is the level at which it is set, whose total it bounds.
+    """A quota that applies; `source` is the level at which it is set and whose total it limits.
 
     >>> PolicyQuota("quota.topics", "tenant", 100, 7).used
     7
@@ -41,8 +41,8 @@ class PolicyQuota(msgspec.Struct, frozen=True):
 class PoliciesInfo(msgspec.Struct, frozen=True):
     """Policies of an account, a tenant, a namespace or a topic.
 
-    `own` are those set on it, `effective` those that count, inherited ones too; all `quotas` count. `confirmed` are the
-    nodes on which a change counts, where that was waited for.
+    `own` are those set on it, `effective` all that apply, including inherited ones; all `quotas` apply. `confirmed` are
+    the nodes that apply a change, if the call waited for them.
 
     >>> client.inventory.policies.describe().level
     'account'
@@ -62,14 +62,14 @@ def _path(path: str) -> str:
 
 
 def get_policies(account: str, path: str) -> Program[PoliciesInfo]:
-    """Policies of what a path names."""
+    """Policies of a path."""
     return value_of((yield Question("GET", _path(path) + query(account))), PoliciesInfo)
 
 
 def set_policies(
     account: str, path: str, changes: Mapping[str, bool | int | str | None], *, wait_effective: bool
 ) -> Program[PoliciesInfo]:
-    """Set policies of what a path names."""
+    """Set policies of a path."""
     waits = {"wait": "effective"} if flag("wait_effective", wait_effective) else {}
     wish: dict[str, Any] = {"policies": dict(changes)}
     return value_of((yield Question("PATCH", _path(path) + query(account, **waits), wish)), PoliciesInfo)

@@ -12,7 +12,7 @@ __all__ = ["BatchedProduce"]
 
 
 class BatchedProduce:
-    """Writes jobs in a thread of its own, all that wait in one go."""
+    """Writes jobs in a thread of its own, all waiting ones together."""
 
     def __init__(self, kafka: str, timeout_s: float, codec: int) -> None:
         self._kafka = kafka
@@ -28,7 +28,7 @@ class BatchedProduce:
         return RecordWriter(self._kafka, timeout_s=self._timeout_s, codec=self._codec)
 
     async def write(self, job: ProduceJob) -> list[Place]:
-        """Where its records lie. Raises why some are not stored."""
+        """The places of its records. Raises the reason if some are not stored."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((job, done))
@@ -61,7 +61,7 @@ class BatchedProduce:
         self._task = None
 
     async def close(self) -> None:
-        """End what is under way and close."""
+        """End calls in progress and close."""
         self._writer.interrupt.set()
         task = self._task
         if task is not None:

@@ -57,7 +57,7 @@ _FIRST: Final = "0.0"
 
 
 class QueueEntry(msgspec.Struct, frozen=True):
-    """An entry of a queue. `position` stays, `version` changes with each edit.
+    """An entry of a queue. `position` never changes; each edit changes `version`.
 
     >>> client.spaces.create("notes")
     SpaceInfo(...)
@@ -76,14 +76,14 @@ class QueueEntry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The value as UTF-8, empty where there is none. Raises UnicodeDecodeError for other bytes."""
+        """The value as UTF-8, empty if there is none. Raises UnicodeDecodeError for other bytes."""
         return "" if self.value is None else self.value.decode()
 
 
 class LeasedEntry(QueueEntry, frozen=True, kw_only=True):
-    """An entry that this client has leased: nobody else gets it before the lease expires.
+    """An entry that this client has leased: no other client gets it before the lease expires.
 
-    `deliveries` is how many times it was delivered, this time included.
+    `deliveries` counts its deliveries, including this one.
 
     >>> client.spaces.create("leased")
     SpaceInfo(...)
@@ -99,7 +99,7 @@ class LeasedEntry(QueueEntry, frozen=True, kw_only=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """What is in a queue: it was counted for this answer. `delayed` entries are not shown yet.
+    """Figures of a queue, counted for this response. `delayed` entries are not visible yet.
 
     >>> client.spaces.create("counted")
     SpaceInfo(...)
@@ -118,7 +118,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class QueuePage(NamedTuple):
-    """Entries in their order, and the position from which on the next ones are read.
+    """Entries in order, and the position at which reading continues.
 
     >>> QueuePage([], "0.0").next
     '0.0'
@@ -159,7 +159,7 @@ def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
 def enqueue(
     space: str, entries: Iterable[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
 ) -> Program[list[str]]:
-    """Put entries into queues; their positions."""
+    """Add entries to queues; returns their positions."""
     pairs = list(entries)
     if delay_s or ttl_s or request_id:
         return (yield from _put_said(space, pairs, delay_s, ttl_s, request_id))
@@ -172,7 +172,7 @@ def enqueue(
 def _put_said(
     space: str, pairs: list[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
 ) -> Program[list[str]]:
-    """Put entries into queues with what record batches do not say."""
+    """Add entries to queues with options that record batches do not have."""
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
     wishes = _wishes([value for _, value in pairs])
@@ -187,7 +187,7 @@ def _put_said(
 
 
 def enqueue_inputs(space: str, new: Sequence[BatchInput]) -> Program[list[str]]:
-    """Put entries into queues, the keys of these records."""
+    """Add entries to the queues that the keys of these records name."""
     return (yield from _put(space, bytes(encode(new))))
 
 
@@ -200,7 +200,7 @@ def _now_ms() -> int:
 
 
 def inputs_of(entries: Iterable[tuple[str, Writable]]) -> list[BatchInput]:
-    """Entries as the records that they are sent as. Raises RequestInvalid."""
+    """Entries as records to send. Raises RequestInvalid."""
     pairs = list(entries)
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
@@ -218,7 +218,7 @@ def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
 
 
 def _milliseconds(what: str, given: float, least: int = 0, most: int = INT64_MAX) -> int:
-    """Seconds that were given, as HTTP has them. Raises RequestInvalid where they are fewer or more than these."""
+    """Seconds in milliseconds, for HTTP. Raises RequestInvalid outside of the bounds."""
     found = int(seconds(what, given) * 1000)
     if not least <= found <= most:
         raise refused(what, given, f"a number of seconds from {least / 1000:g} to {most / 1000:.0f}")
@@ -226,17 +226,17 @@ def _milliseconds(what: str, given: float, least: int = 0, most: int = INT64_MAX
 
 
 def leased_for(lease_s: float) -> dict[str, object]:
-    """What a request says of how long leases last."""
+    """The lease time in a request."""
     return {"lease_ms": _milliseconds("lease_s", lease_s, 1, LONGEST_LEASE_MS)}
 
 
 def delayed_by(delay_s: float) -> dict[str, object]:
-    """What a request says of how long entries are delayed."""
+    """The delay in a request."""
     return {"delay_ms": _milliseconds("delay_s", delay_s, most=LONGEST_DELAY_MS)}
 
 
 def request(request_id: str) -> dict[str, object]:
-    """What a request says beside the rest where it has an id."""
+    """The request id in a request, if any."""
     return {"request": request_id} if text("request_id", request_id) else {}
 
 
@@ -252,7 +252,7 @@ def each(queue: str, values: Iterable[Writable]) -> list[tuple[str, Writable]]:
 
 
 def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float, *, delayed: bool) -> Program[QueuePage]:
-    """Entries of a queue, waited for as long as there is none."""
+    """Entries of a queue; waits while there is none."""
     left_ms = _milliseconds("wait_s", wait_s)
     asked: dict[str, object] = {
         "queue": text("queue", queue), "from": text("start", start),
@@ -272,7 +272,7 @@ def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float, *, d
 def retrieve_several(
     space: str, queues: Mapping[str, str], limit: int, wait_s: float
 ) -> Program[dict[str, QueuePage | DuramenError]]:
-    """Entries of several queues, waited for as long as there is none."""
+    """Entries of several queues; waits while there is none."""
     if not isinstance(queues, Mapping):
         raise refused("queues", queues, "a mapping of queues to positions")
     left_ms, left = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
@@ -292,7 +292,7 @@ def retrieve_several(
 def _read(
     space: str, starts: Mapping[str, str], limit: int, wait_ms: int
 ) -> Program[dict[str, QueuePage | DuramenError]]:
-    """Entries of so many queues as one request may name; with a `limit` of 0 only where they begin."""
+    """Entries of as many queues as one request may name; with a `limit` of 0 only their starting positions."""
     reads = [{"queue": queue, "from": start} for queue, start in starts.items()]
     wish = {"queues": reads, "limit": max(1, limit), "wait_ms": wait_ms}
     answer = value_of((yield Question("POST", _path(space, "/retrieve"), wish)), dict[str, Any])
@@ -343,7 +343,7 @@ def _fields(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Program[list[int]]:
-    """Give entries other values; their versions."""
+    """Change the values of entries; returns their versions."""
     wishes = list[dict[str, object]]()
     for one in edits:
         _check_tuple("an edit", one, 3, "(position, value) or (position, value, version)")
@@ -373,7 +373,7 @@ def delete(space: str, queue: str, positions: Iterable[str], version: int | None
 def replace(
     space: str, queue: str, start: str, values: Iterable[Writable], by: str, reason: str, request_id: str
 ) -> Program[list[str]]:
-    """Take back what is in a queue from a position on, and put other entries there; their positions."""
+    """Replace everything in a queue from a position on with other entries; returns their positions."""
     wish = {
         "queue": text("queue", queue), "from": text("start", start), "entries": _wishes(values),
         "by": text("by", by), "reason": text("reason", reason), **request(request_id),
@@ -384,7 +384,7 @@ def replace(
 def lease(
     space: str, queues: Iterable[str], limit: int, lease_s: float, wait_s: float, *, fifo: bool
 ) -> Program[list[LeasedEntry]]:
-    """Entries of queues that are leased, waited for as long as there is none."""
+    """Leased entries of queues; waits while there is none."""
     if isinstance(queues, str):
         raise RequestInvalid("queues are given in a list: write [queue] for a single one")
     left_ms, most = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
@@ -404,7 +404,7 @@ def lease(
 def _lease_shares(
     space: str, parts: Sequence[list[str]], limit: int, wish: Mapping[str, object]
 ) -> Program[list[LeasedEntry]]:
-    """Lease in each part its share, then what others leave. After an error that is what was leased before it."""
+    """Lease each part's share, then the remainder. After an error, returns what was leased before it."""
     found, full = list[LeasedEntry](), list[list[str]]()
     try:
         for part, share in shares(parts, limit):
@@ -437,7 +437,7 @@ def _leased(rows: list[dict[str, Any]]) -> list[LeasedEntry]:
 
 
 def settle(space: str, what: str, entries: Iterable[LeasedEntry], more: Mapping[str, object]) -> Program[None]:
-    """Acknowledge leased entries, give them back, or have their leases last longer."""
+    """Acknowledge, return or extend leased entries."""
     leased = list(entries)
     for one in leased:
         if not isinstance(one, LeasedEntry):
@@ -455,7 +455,7 @@ def settle(space: str, what: str, entries: Iterable[LeasedEntry], more: Mapping[
 
 
 def list_queues(space: str, prefix: str) -> Program[list[str]]:
-    """The names of queues that begin with `prefix`."""
+    """The names of queues with `prefix`."""
     found, after = list[str](), ""
     text("prefix", prefix)
     while True:
@@ -469,11 +469,11 @@ def list_queues(space: str, prefix: str) -> Program[list[str]]:
 
 
 def stats(space: str, queue: str) -> Program[QueueStats]:
-    """What is in a queue."""
+    """Figures of a queue."""
     query = urlencode({"queue": text("queue", queue)})
     return value_of((yield Question("GET", f"{_path(space, '/stats')}?{query}")), QueueStats)
 
 
 def empty(space: str, what: str, queue: str, request_id: str) -> Program[None]:
-    """Delete every entry of a queue, or the queue too."""
+    """Delete every entry of a queue, or also the queue."""
     yield Question("POST", _path(space, f"/{what}"), {"queue": text("queue", queue), **request(request_id)})

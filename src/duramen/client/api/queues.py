@@ -42,7 +42,7 @@ class _Run(Protocol):
 
 
 class Queues:
-    """The queues of a space. A queue is there once something was put into it, and costs nothing while it is idle.
+    """The queues of a space. The first entry creates a queue; an idle queue costs nothing.
 
     >>> client.spaces.create("post")
     SpaceInfo(...)
@@ -63,10 +63,10 @@ class Queues:
     def enqueue(
         self, queue: str, values: Iterable[Writable], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
-        """Put entries at the end of a queue, all of them or none; their positions, once they are durable.
+        """Add entries to the end of a queue, all of them or none; returns their positions once they are durable.
 
-        They are shown after `delay_s`, and are gone after `ttl_s`, 0: never. A repeat with the same `request_id`, any
-        text of the caller's, puts nothing in twice for ten minutes.
+        They become visible after `delay_s` and expire after `ttl_s`; 0: never. Within ten minutes a repeat with the
+        same `request_id`, any text that the caller chooses, stores nothing twice.
 
         Raises QueueSpaceNotFound, QueueNameInvalid, QueueBatchTooLarge, ServerUnreachable …
 
@@ -80,7 +80,7 @@ class Queues:
     def enqueue_many(
         self, entries: Iterable[tuple[str, Writable]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
-        """Put entries into many queues; those of a shard all together or not at all. More in `enqueue`.
+        """Add entries to many queues; those of a shard all together or not at all. More in `enqueue`.
 
         >>> client.spaces.create("news-feeds")
         SpaceInfo(...)
@@ -92,13 +92,13 @@ class Queues:
     def retrieve(
         self, queue: str, start: str = "start", *, limit: int = 100, wait_s: float = 0, delayed: bool = False
     ) -> QueuePage:
-        """Entries from a position on, `start` or `end`; where there is none, wait for the first for `wait_s`.
+        """Entries from a position on, or `start` or `end`; waits up to `wait_s` for the first if there is none.
 
-        Each has its newest value; what was deleted is left out, and, unless they are asked for, `delayed` entries:
-        a reader that has gone on behind one does not see it any more. Reading changes nothing.
+        Each has its newest value. Deleted entries are omitted, and `delayed` entries unless requested; a reader that
+        has passed a delayed entry does not see it later. Reading changes nothing.
 
-        Raises QueueHistoryRewritten where what was read was taken back: undo what came of entries from its `start` on,
-        and go on there; QueuePositionUnknown, QueuePositionFuture, QueueSpaceNotFound, QueueNameInvalid …
+        Raises QueueHistoryRewritten if entries that were read have been replaced: undo their effects from its `start`
+        on, and continue there; QueuePositionUnknown, QueuePositionFuture, QueueSpaceNotFound, QueueNameInvalid …
 
         >>> client.spaces.create("tasks")
         SpaceInfo(...)
@@ -112,7 +112,7 @@ class Queues:
     def retrieve_many(
         self, queues: Mapping[str, str], *, limit: int = 100, wait_s: float = 0
     ) -> dict[str, QueuePage | DuramenError]:
-        """Entries of several queues, each from its position on, `limit` in all; or why a queue cannot be read there.
+        """Entries of several queues, each from its position on, `limit` in all; or a queue's error.
 
         >>> client.spaces.create("chats")
         SpaceInfo(...)
@@ -137,9 +137,9 @@ class Queues:
             start = page.next
 
     def edit(self, queue: str, edits: Iterable[Edit], *, request_id: str = "") -> list[int]:
-        """Give entries other values, all of them or none; the versions that they have then.
+        """Change the values of entries, all of them or none; returns their new versions.
 
-        With a version an entry is edited only where it has that one. Raises QueueEntryGone, QueueVersionStale,
+        With a version an entry is edited only if it has that version. Raises QueueEntryGone, QueueVersionStale,
         QueueHistoryRewritten, QueuePositionUnknown …
 
         >>> client.spaces.create("pages")
@@ -154,7 +154,7 @@ class Queues:
         return self._run(edit(self.space, queue, edits, request_id))
 
     def delete(self, queue: str, positions: Iterable[str], *, version: int | None = None, request_id: str = "") -> None:
-        """Delete entries, all of them or none; with a `version` only where they have it. Raises as `edit`.
+        """Delete entries, all of them or none; with a `version` only if they have it. Raises as `edit`.
 
         >>> client.spaces.create("carts")
         SpaceInfo(...)
@@ -173,10 +173,10 @@ class Queues:
         reason: str = "",
         request_id: str = "",
     ) -> list[str]:
-        """Take back everything from a position on, and put these entries there, in one step; their positions.
+        """Replace everything from a position on with these entries, atomically; returns their positions.
 
-        Whoever has read what is taken back gets QueueHistoryRewritten with `by` and `reason`. Raises
-        QueuePositionUnknown, QueuePositionFuture, QueueHistoryRewritten …
+        Readers of replaced entries get QueueHistoryRewritten with `by` and `reason`. Raises QueuePositionUnknown,
+        QueuePositionFuture, QueueHistoryRewritten …
 
         >>> client.spaces.create("ledgers")
         SpaceInfo(...)
@@ -190,10 +190,10 @@ class Queues:
     def lease(
         self, queues: Iterable[str], limit: int = 1, lease_s: float = 30, *, wait_s: float = 0, fifo: bool = False
     ) -> list[LeasedEntry]:
-        """Lease at most `limit` entries of these queues in all, fair over them; where there is none, wait for one.
+        """Lease at most `limit` entries of these queues, fairly over the queues; waits if there is none.
 
-        Nobody else gets an entry before its lease expires. It is delivered again then, unless it was acknowledged.
-        With `fifo` a queue has one lease at a time, and its entries come in their order.
+        No other client gets an entry before its lease expires. Then it is delivered again, unless it was acknowledged.
+        With `fifo` a queue has one lease at a time, and delivers its entries in order.
 
         >>> client.spaces.create("work")
         SpaceInfo(...)
@@ -206,10 +206,10 @@ class Queues:
         return self._run(lease(self.space, queues, limit, lease_s, wait_s, fifo=fifo))
 
     def ack(self, entries: Iterable[LeasedEntry], *, request_id: str = "") -> None:
-        """Acknowledge leased entries: they are gone. Each counts for itself, also where others are refused.
+        """Acknowledge and delete leased entries, each on its own: others succeed if one is refused.
 
-        Raises QueueLeaseExpired where the lease of one has expired, QueueEntryGone where it was deleted meanwhile …
-        A lease from before a change of leader counts here as long as the entry is there.
+        Raises QueueLeaseExpired if the lease of an entry has expired, QueueEntryGone if it was deleted meanwhile … A
+        lease from before a leader change is accepted while the entry exists.
 
         >>> client.spaces.create("done")
         SpaceInfo(...)
@@ -218,7 +218,7 @@ class Queues:
         self._run(settle(self.space, "ack", entries, request(request_id)))
 
     def nack(self, entries: Iterable[LeasedEntry], *, delay_s: float = 0, request_id: str = "") -> None:
-        """Give leased entries back, to be leased again after `delay_s`. Raises as `ack`.
+        """Return leased entries, which can be leased again after `delay_s`. Raises as `ack`.
 
         >>> client.spaces.create("retries")
         SpaceInfo(...)
@@ -231,7 +231,7 @@ class Queues:
         self._run(settle(self.space, "nack", entries, more))
 
     def extend(self, entries: Iterable[LeasedEntry], lease_s: float = 30) -> None:
-        """Have the leases of entries last so much longer from now on. Raises as `ack`.
+        """Extend the leases of entries to this time from now. Raises as `ack`.
 
         >>> client.spaces.create("slow")
         SpaceInfo(...)
@@ -241,7 +241,7 @@ class Queues:
         self._run(settle(self.space, "extend", entries, leased_for(lease_s)))
 
     def queues(self, *, prefix: str = "") -> list[str]:
-        """The names of all queues, or of those that begin with `prefix`, sorted. All names of the space are read.
+        """The names of all queues, or of those with `prefix`, sorted. Reads all names of the space.
 
         >>> client.spaces.create("names")
         SpaceInfo(...)
@@ -252,7 +252,7 @@ class Queues:
         return self._run(list_queues(self.space, prefix))
 
     def stats(self, queue: str) -> QueueStats:
-        """Count what is in a queue.
+        """The number of entries and bytes in a queue, counted at each call.
 
         >>> client.spaces.create("counts")
         SpaceInfo(...)
@@ -264,7 +264,7 @@ class Queues:
         return self._run(stats(self.space, queue))
 
     def purge(self, queue: str, *, request_id: str = "") -> None:
-        """Delete every entry of a queue, in one step whatever is in it.
+        """Delete all entries of a queue in one step.
 
         >>> client.spaces.create("trash")
         SpaceInfo(...)
@@ -276,7 +276,7 @@ class Queues:
         self._run(empty(self.space, "purge", queue, request_id))
 
     def drop(self, queue: str, *, request_id: str = "") -> None:
-        """Remove a queue with all its entries: it is not listed until something is put into it again.
+        """Delete a queue with all its entries; it is not listed until its next entry.
 
         >>> client.spaces.create("gone")
         SpaceInfo(...)

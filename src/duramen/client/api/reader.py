@@ -22,7 +22,7 @@ _WAIT_MS: Final = 500
 
 
 class WantedRecords(NamedTuple):
-    """What a call wants to read."""
+    """The records that a call wants."""
 
     stream: str
     first: Position
@@ -45,7 +45,7 @@ def wanted(
 
 
 class RecordReader:
-    """Reads what is `wanted`, from connections of its own."""
+    """Reads `wanted` records over connections of its own."""
 
     leaves = False
     """Whether `close` talks to the node, and may take some seconds."""
@@ -66,7 +66,7 @@ class RecordReader:
         self._idle_since = time.monotonic()
 
     def next(self) -> list[Batch]:
-        """The next batches, or none for now; then look at `done`. Raises ServerUnreachable, RecordsLost …"""
+        """The next batches, or none for now; then check `done`. Raises ServerUnreachable, RecordsLost …"""
         if self._spans is None:
             self._begin()
         found = (
@@ -87,10 +87,10 @@ class RecordReader:
         return idle_s is not None and time.monotonic() - self._idle_since >= idle_s
 
     def processed(self, batch: Batch) -> None:
-        """The batch is done with, for those who keep count."""
+        """Mark the batch as processed, for readers in groups."""
 
     def commit(self) -> None:
-        """Let the node know what is done with, for those who keep count."""
+        """Commit processed batches, for readers in groups."""
 
     def _begin(self) -> None:
         partitions = partitions_of(find_stream(self._cluster, self._wanted.stream), self._wanted.partition)
@@ -112,7 +112,7 @@ class RecordReader:
             raise self._lost(error) from None
 
     def _lost(self, error: OffsetOutOfRange) -> DuramenError:
-        """What was to be read next is gone: say of which records that is so."""
+        """The next records are gone: raise an error that names them."""
         with contextlib.suppress(DuramenError):
             for at, (low, high) in self._consumer.bounds(list(self._positions)).items():
                 position = self._positions[at]
@@ -123,7 +123,7 @@ class RecordReader:
         return error
 
     def _take(self, fetched: FetchedPartition) -> Batch | None:
-        """The batch in what was fetched; whoever answered goes last the next time, so that none waits for others."""
+        """The next fetched batch; partitions alternate, so that none waits for others."""
         first, end = self._positions.pop(fetched.at), (self._spans or {})[fetched.at].end
         if fetched.next_offset < end:
             self._positions[fetched.at] = fetched.next_offset

@@ -82,7 +82,7 @@ class Spaces:
         self._run = run
 
     def create(self, name: str, *, shards: int = 16, config: Config | None = None) -> SpaceInfo:
-        """Make a queue space; one that is there and the same is left as it is. The number of its shards stays.
+        """Create a queue space; an existing one with the same definition is kept. Its number of shards cannot change.
 
         Raises StreamDiffers, StreamExists, NameInvalid, ConfigInvalid, PartitionsInvalid …
 
@@ -92,7 +92,7 @@ class Spaces:
         return self._run(create_space(name, shards, config))
 
     def describe(self, name: str) -> SpaceInfo:
-        """A queue space as it is. Raises QueueSpaceNotFound.
+        """A queue space. Raises QueueSpaceNotFound.
 
         >>> client.spaces.describe("nobody-made-this")
         Traceback (most recent call last):
@@ -101,7 +101,7 @@ class Spaces:
         return self._run(describe_space(name))
 
     def delete(self, name: str) -> None:
-        """Remove a queue space with all queues in it, for good. Raises QueueSpaceNotFound.
+        """Delete a queue space with all queues in it. Raises QueueSpaceNotFound.
 
         >>> client.spaces.create("drafts")
         SpaceInfo(...)
@@ -110,7 +110,7 @@ class Spaces:
         self._run(delete_space(name))
 
     def list(self, *, prefix: str = "") -> list[SpaceInfo]:
-        """All queue spaces, or those whose names begin with `prefix`, sorted by name.
+        """All queue spaces, or those with the name `prefix`, sorted by name.
 
         >>> client.spaces.list(prefix="there-is-none-like-this")
         []
@@ -129,7 +129,7 @@ class AsyncSpaces:
         self._run = run
 
     async def create(self, name: str, *, shards: int = 16, config: Config | None = None) -> SpaceInfo:
-        """Make a queue space; one that is there and the same is left as it is. The number of its shards stays.
+        """Create a queue space; an existing one with the same definition is kept. Its number of shards cannot change.
 
         >>> (await client.spaces.create("aio-alerts", shards=2)).shards
         2
@@ -137,7 +137,7 @@ class AsyncSpaces:
         return await self._run(create_space(name, shards, config))
 
     async def describe(self, name: str) -> SpaceInfo:
-        """A queue space as it is. Raises QueueSpaceNotFound.
+        """A queue space. Raises QueueSpaceNotFound.
 
         >>> await client.spaces.describe("nobody-made-this")
         Traceback (most recent call last):
@@ -146,7 +146,7 @@ class AsyncSpaces:
         return await self._run(describe_space(name))
 
     async def delete(self, name: str) -> None:
-        """Remove a queue space with all queues in it, for good. Raises QueueSpaceNotFound.
+        """Delete a queue space with all queues in it. Raises QueueSpaceNotFound.
 
         >>> await client.spaces.create("aio-drafts")
         SpaceInfo(...)
@@ -155,7 +155,7 @@ class AsyncSpaces:
         await self._run(delete_space(name))
 
     async def list(self, *, prefix: str = "") -> list[SpaceInfo]:
-        """All queue spaces, or those whose names begin with `prefix`, sorted by name.
+        """All queue spaces, or those with the name `prefix`, sorted by name.
 
         >>> await client.spaces.list(prefix="there-is-none-like-this")
         []

@@ -14,7 +14,7 @@ __all__ = ["add_partitions", "alter_stream", "create_stream", "delete_stream", "
 
 
 def list_streams(prefix: str) -> Program[list[StreamInfo]]:
-    """The streams whose names begin with `prefix`."""
+    """The streams with the name `prefix`."""
     query = {"prefix": prefix} if text("prefix", prefix) else {}
     found = yield from _led((yield from listed("streams", **query)), lambda door: listed("streams", door, **query))
     return [info for info in value_of(found, list[StreamInfo]) if info.name.startswith(prefix)]
@@ -23,7 +23,7 @@ def list_streams(prefix: str) -> Program[list[StreamInfo]]:
 def create_stream(
     name: str, partitions: int | None, replication_factor: int | None, subjects: Sequence[str], config: Config | None
 ) -> Program[StreamInfo]:
-    """A stream, made where there is none."""
+    """Create a stream unless it exists."""
     wish: dict[str, object] = {
         "name": text("name", name),
         "subjects": checked_names("subjects", subjects),
@@ -44,12 +44,12 @@ def describe_stream(name: str) -> Program[StreamInfo]:
 
 
 def _described(name: str, door: str = "") -> Program[list[Stream]]:
-    """The stream as a node has it."""
+    """The stream as one node describes it."""
     return [value_of((yield Question("GET", path_of("streams", name), server=door)), Stream)]
 
 
 def _led(streams: list[Stream], ask: Callable[[str], Program[list[Stream]]]) -> Program[list[Stream]]:
-    """The streams as their leaders have them, as far as these answer: each is asked at its door."""
+    """The streams as their leaders describe them, as far as these respond."""
     elsewhere = leaders_elsewhere(streams)
     if not elsewhere:
         return streams
@@ -61,12 +61,12 @@ def _led(streams: list[Stream], ask: Callable[[str], Program[list[Stream]]]) -> 
 
 
 def alter_stream(name: str, config: Mapping[str, str | int | float | bool | None] | None) -> Program[StreamInfo]:
-    """A stream after its configs were changed."""
+    """Change configs; returns the stream."""
     return _changed(text("name", name), {"config": checked_config("config", config, may_be_none=True)})
 
 
 def add_partitions(name: str, partitions: int) -> Program[StreamInfo]:
-    """A stream with so many partitions in all."""
+    """Set a larger number of partitions; returns the stream."""
     return _changed(text("name", name), {"partitions": whole("partitions", partitions, -INT32_MAX, INT32_MAX)})
 
 

@@ -13,13 +13,16 @@ _T = TypeVar("_T")
 
 
 class OwnThread:
-    """One thread, begun with the first call. The default executor's few threads would wait for one another."""
+    """One thread, started by the first call. The few threads of the default executor would wait for one another."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, call: Callable[[], _T], interrupt: Interrupt) -> _T:
-        """What `call` returns. When this is cancelled, `interrupt` is set, and `call` awaited: it ends soon then."""
+        """The result of `call`.
+
+        On cancellation `interrupt` is set, which makes `call` end soon, and `call` is awaited.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._executor, call)
         try:
             return await asyncio.shield(running)
@@ -31,5 +34,5 @@ class OwnThread:
             raise
 
     def close(self) -> None:
-        """Let the thread end. It is not waited for: nothing runs in it."""
+        """Let the thread end without waiting for it."""
         self._executor.shutdown(wait=False)

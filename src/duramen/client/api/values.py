@@ -44,9 +44,10 @@ class NodeInfo(msgspec.Struct, frozen=True):
 
 
 class DamagedRange(msgspec.Struct, frozen=True):
-    """Offsets that cannot be read, for as much as is known: no `last_offset`, nothing says how far they go.
+    """Offsets that cannot be read. `last_offset` is None if the end of the range is unknown.
 
-    With the file and the bytes from `first_byte` up to `end_byte`; none where a start found that records were lost.
+    The damaged bytes are those from `first_byte` up to `end_byte` of the file; None if records were found lost at a
+    start.
 
     >>> client.streams.create("sound").partitions[0].damaged
     []
@@ -61,7 +62,7 @@ class DamagedRange(msgspec.Struct, frozen=True):
 
 
 class LateRecords(msgspec.Struct, frozen=True):
-    """Records that retention deleted although they had just been written, since the node has started.
+    """Records that retention deleted soon after they were written, since the node started.
 
     Their timestamps, of which `newest_ms` is the newest, were older than `retention.ms` when they were written.
 
@@ -75,10 +76,10 @@ class LateRecords(msgspec.Struct, frozen=True):
 
 
 class FloorInfo(msgspec.Struct, frozen=True):
-    """An offset from which on records are needed still; `name` says what for.
+    """An offset from which on records are still needed; `name` is what needs them.
 
-    They are kept from what `holds` names: `retention`, `compaction`. With a `multiple` retention goes past it where
-    there is so many times as much as its limits allow; None: never.
+    The mechanisms in `holds`, `retention` and `compaction`, keep them. If `multiple` is set, retention deletes beyond
+    the floor once the log exceeds that multiple of its limits; None: never.
 
     >>> FloorInfo(name="table", offset=5, holds=["retention"], multiple=2).offset
     5
@@ -91,10 +92,10 @@ class FloorInfo(msgspec.Struct, frozen=True):
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
+    """A partition: its offsets, bytes on disk or in memory, segments and known damage.
 
-    That is what its leader says, or what the node has of it that was asked, where the leader could not be (`leads`).
-    `leader` is a node's id, None where nobody leads; `in_sync` are the replicas in sync, of all `replicas`.
+    The values come from its leader, or, if the leader did not respond, from the node that answers (`leads`). `leader`
+    is a node's id, None if there is no leader; `in_sync` are the in-sync replicas among `replicas`.
 
     >>> client.streams.create("empty").partitions[0].end_offset
     0
@@ -117,7 +118,7 @@ class PartitionInfo(msgspec.Struct, frozen=True):
 
 
 class GapInfo(msgspec.Struct, frozen=True):
-    """A time, in ms since 1970, in which messages to the stream's subjects may have gone by; no end: it goes on.
+    """A period in which messages to the stream's subjects may have been missed, in ms since 1970.
 
     >>> GapInfo(start_ms=1_700_000_000_000, end_ms=None, cause="node-stopped").end_ms is None
     True
@@ -129,7 +130,7 @@ class GapInfo(msgspec.Struct, frozen=True):
 
 
 class NatsGaps(msgspec.Struct, frozen=True):
-    """The gaps of a stream that is bound to subjects: how many are over, their time together, the most recent ones.
+    """The gaps of a stream that is bound to subjects: their number, their total time, the most recent ones.
 
     >>> NatsGaps(count=0, total_ms=0, recent=[]).count
     0
@@ -141,7 +142,7 @@ class NatsGaps(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream as it is. `created` says of `create` whether it was made now; `warnings` are for who made it.
+    """A stream with its partitions. `created` tells whether `create` created it now; `warnings` are for its creator.
 
     >>> info = client.streams.create("clicks", partitions=2, config={"retention.ms": "7d"})
     >>> info.name, len(info.partitions), info.durability, info.config
@@ -163,7 +164,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
 
 
 class GroupInfo(msgspec.Struct, frozen=True):
-    """A group in short: its state, how many members it has, how many records it has not committed past.
+    """A group in a list: its state, its number of members, its lag in records.
 
     `kind`: `classic`, `consumer` (KIP-848) or `share`.
 
@@ -192,7 +193,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True):
-    """A member of a group, and what it reads.
+    """A member of a group, and its partitions.
 
     >>> GroupMember("m-1", None, "python", "/127.0.0.1", [GroupPartition("clicks", 0)]).partitions[0].partition
     0
@@ -206,7 +207,7 @@ class GroupMember(msgspec.Struct, frozen=True):
 
 
 class GroupOffset(msgspec.Struct, frozen=True):
-    """How far a group is in a partition. `lag_seconds`: the age of the first record that it has not committed past.
+    """A group's position in a partition. `lag_seconds` is the age of the first record after the committed offset.
 
     >>> GroupOffset("clicks", 0, 5, 0, 7, lag_records=2, lag_seconds=0.5).lag_records
     2
@@ -239,7 +240,7 @@ class GroupDetails(msgspec.Struct, frozen=True):
 
 
 class OffsetChange(msgspec.Struct, frozen=True):
-    """A committed offset as it was before a reset, None where there was none, and as it is after it.
+    """A committed offset before a reset (None: there was none) and after it.
 
     >>> OffsetChange("clicks", 0, before=None, after=17).after
     17
@@ -252,7 +253,7 @@ class OffsetChange(msgspec.Struct, frozen=True):
 
 
 def value_of(document: Any, type_: type[_T]) -> _T:
-    """JSON as a value. Raises ServerUnreachable where the node says something else."""
+    """JSON as a typed value. Raises ServerUnreachable if it has another form."""
     try:
         return msgspec.convert(document, type_)
     except msgspec.ValidationError as error:

@@ -33,7 +33,7 @@ def codec_of(compression: object) -> int:
 
 
 class ProduceJob:
-    """Records of one call: afterwards `places` has where they lie, or `error` says why some are not stored."""
+    """Records of one call: afterwards `places` has their places, or `error` why some are not stored."""
 
     def __init__(self, stream: str, records: Sequence[Encodable]) -> None:
         self.stream = text("stream", stream)
@@ -42,19 +42,19 @@ class ProduceJob:
         self.error: DuramenError | None = None
 
     def result(self) -> list[Place]:
-        """Where its records lie. Raises why some are not stored."""
+        """The places of its records. Raises the reason if some are not stored."""
         if self.error is not None:
             raise self.error
         return [place for place in self.places if place is not None]
 
     def fail(self, error: DuramenError, uncertain: int) -> None:
-        """It ends with `error`; so many of its records were sent and may be stored."""
+        """End it with `error`; this many of its records were sent and may be stored."""
         stored = len(self.places) - self.places.count(None)
         self.error = _explained(error, len(self.records), stored, uncertain)
 
 
 def _explained(error: DuramenError, count: int, stored: int, uncertain: int) -> DuramenError:
-    """The same error, saying what has become of the records and whether to repeat is safe."""
+    """The same error, with the outcome of the records and whether a repeat is safe."""
     if uncertain:
         what = f"{stored} of {count} records are stored, {uncertain} more may be: to repeat may store them twice"
     elif stored:
@@ -65,7 +65,7 @@ def _explained(error: DuramenError, count: int, stored: int, uncertain: int) -> 
 
 
 class RecordWriter:
-    """Writes the records of calls. After an error it begins anew, with another producer id."""
+    """Writes the records of calls. After an error it starts again with another producer id."""
 
     def __init__(self, kafka: str, *, timeout_s: float, codec: int) -> None:
         """`kafka` is the address of the Kafka door."""
@@ -80,7 +80,7 @@ class RecordWriter:
         self._starts: dict[TopicPartition, int] = {}
 
     def write(self, jobs: Sequence[ProduceJob]) -> None:
-        """Store the records of all jobs together. What is wrong with one is no other's error."""
+        """Store the records of all jobs together. An error of one job does not affect the others."""
         left = self._attempt(jobs)
         if len(jobs) == 1:
             for job, error in left:
@@ -91,7 +91,7 @@ class RecordWriter:
                 one.fail(error, 0)
 
     def _attempt(self, jobs: Sequence[ProduceJob]) -> list[tuple[ProduceJob, DuramenError]]:
-        """Store what is not stored yet; returns the jobs of which some records certainly are not, and why."""
+        """Store the remaining records; returns the jobs with records that are certainly not stored, and the reason."""
         left: list[tuple[ProduceJob, DuramenError]] = []
         self._slots = {}
         self._starts = {}
@@ -136,7 +136,7 @@ class RecordWriter:
         return self._producer
 
     def _add(self, producer: Producer, job: ProduceJob) -> DuramenError | None:
-        """Hand a job's records over, all or none. Raises what went wrong with the producer."""
+        """Add a job's records, all or none. Raises the producer's error."""
         try:
             self._check(job.stream, {record.partition for record in job.records if record.partition is not None})
         except StreamNotFound as error:
@@ -175,7 +175,7 @@ class RecordWriter:
             job.places[number] = Place(stretch.at.partition, offset)
 
     def close(self) -> None:
-        """Close its connections; the next `write` makes others."""
+        """Close its connections; the next `write` opens new ones."""
         cluster, self._cluster, self._producer = self._cluster, None, None
         if cluster is not None:
             cluster.close()
