@@ -16,7 +16,7 @@ _SET: Final = 0  # the operation on a config
 
 
 class StreamAdmin:
-    """Changes what there is in a cluster."""
+    """Creates, changes and deletes streams of a cluster."""
 
     def __init__(self, cluster: BrokerCluster) -> None:
         self._cluster = cluster

@@ -71,7 +71,7 @@ _ERRORS: Final[Mapping[int, type[DuramenError]]] = {
 
 
 def failure(code: int, what: str, message: str | None = None) -> DuramenError:
-    """The error for an error number: `what` failed, and what the broker said of it."""
+    """The error for an error number: `what` failed, with the broker's message."""
     try:
         name = ErrorCode(code).name
     except ValueError:

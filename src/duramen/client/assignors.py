@@ -17,7 +17,7 @@ Assignor = Callable[[Mapping[str, Collection[str]], Mapping[str, int]], dict[str
 
 
 def _range(wanted: Mapping[str, Collection[str]], counts: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
-    """Of each topic, neighbouring partitions for each member; the first members get one more where it does not fit."""
+    """Adjacent partitions of each topic for each member; the first members get the remainder, one more each."""
     given: dict[str, list[TopicPartition]] = {member: [] for member in wanted}
     for topic, count in sorted(counts.items()):
         members = sorted(member for member, topics in wanted.items() if topic in topics)
@@ -30,7 +30,7 @@ def _range(wanted: Mapping[str, Collection[str]], counts: Mapping[str, int]) -> 
 
 
 def _round_robin(wanted: Mapping[str, Collection[str]], counts: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
-    """One partition after the other, to one member that wants its topic after the other."""
+    """Partitions in turn to the members that subscribe to their topic."""
     given: dict[str, list[TopicPartition]] = {member: [] for member in wanted}
     members = cycle(sorted(wanted))
     for topic, count in sorted(counts.items()):

@@ -34,7 +34,7 @@ class Begun(NamedTuple):
 
 
 class CommittedAttempt(NamedTuple):
-    """Of a partition's attempts the one that is to be committed, and who wrote in it."""
+    """The attempt of a partition to commit, and its producer."""
 
     partition: int
     attempt: int
@@ -72,7 +72,7 @@ class Batches:
         return OpenTransaction(id_, answer["producer_id"], answer["producer_epoch"])
 
     def abort(self, transaction: OpenTransaction) -> None:
-        """An attempt gives up; what it wrote is never visible."""
+        """Abort an attempt; its records never become visible."""
         asked: Message = {
             "transactional_id": transaction.id,
             "producer_id": transaction.producer_id,
@@ -82,9 +82,9 @@ class Batches:
         self._ask(ApiKey.END_TXN, asked, self._not_opened)
 
     def decide(self, run: int, batch: int, digest: bytes, winners: Sequence[CommittedAttempt]) -> None:
-        """Commit these attempts and abort the batch's others; where it was decided before, finish that.
+        """Commit these attempts and abort the batch's others; completes an earlier decision of the batch.
 
-        Raises BatchDiffers where it was with another digest, AttemptLost where a winner is not open any more.
+        Raises BatchDiffers if it was decided with another digest, AttemptLost if a winner is no longer open.
         """
         self._decide(run, batch, digest, winners, commit=True)
 

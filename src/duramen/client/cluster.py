@@ -30,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 
 class TopicLeaders(NamedTuple):
-    """A topic: `leaders` has the node id of each partition's leader, -1 where there is none at present."""
+    """A topic: `leaders` has the node id of each partition's leader, -1 if there is none at present."""
 
     name: str
     id: UUID
@@ -39,7 +39,7 @@ class TopicLeaders(NamedTuple):
 
 
 class RetryPatience:
-    """How long to go on trying, with pauses that grow."""
+    """A retry budget with increasing pauses."""
 
     def __init__(self, timeout_s: float) -> None:
         self._deadline = time.monotonic() + timeout_s
@@ -51,7 +51,7 @@ class RetryPatience:
         return self._deadline - time.monotonic()
 
     def pause(self, error: DuramenError | None = None) -> None:
-        """Wait before the next attempt; raises `error` where there is no time for one."""
+        """Wait before the next attempt; raises `error` if no time is left for one."""
         left_s = self.left_s
         if error is not None and left_s <= self._pause_s:
             raise error
@@ -149,7 +149,7 @@ class BrokerCluster:
         return self._connect(address, self.timeout_s)
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """Where a broker is."""
+        """Set the address of a broker."""
         self._addresses[node_id] = (host, port)
 
     # -- topics -------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class BrokerCluster:
         return found
 
     def topic(self, name: str, *, fresh: bool = False) -> TopicLeaders:
-        """One topic, as it is known or, if `fresh`, as it is now. Raises StreamNotFound or ServerUnreachable."""
+        """One topic from the cache, or, if `fresh`, from a broker. Raises StreamNotFound or ServerUnreachable."""
         topic = None if fresh else self._topics.get(name)
         if topic is None:
             topic = self.topics([name]).get(name)
@@ -185,7 +185,10 @@ class BrokerCluster:
         return topic
 
     def leader(self, at: TopicPartition) -> int:
-        """The node id of a partition's leader. Raises StreamNotFound, or ServerUnreachable where it has none now."""
+        """The node id of a partition's leader.
+
+        Raises StreamNotFound, or ServerUnreachable if there is none at present.
+        """
         topic = self.topic(at.topic)
         leader = topic.leaders.get(at.partition)
         if leader is None:
@@ -204,12 +207,12 @@ class BrokerCluster:
         return nodes
 
     def forget(self, names: Iterable[str]) -> None:
-        """Ask anew about these topics next time."""
+        """Refresh the metadata of these topics on next use."""
         for name in names:
             self._topics.pop(name, None)
 
     def forget_all(self) -> None:
-        """Ask anew about every topic next time."""
+        """Refresh the metadata of every topic on next use."""
         self._topics.clear()
 
     def check_id(self, name: str, expected: UUID) -> None:

@@ -93,7 +93,7 @@ class BrokerConnection:
     def send(
         self, api: ApiKey, body: Sequence[Buffer], *, version: int | None = None, answered: bool = True
     ) -> int:  # fmt: skip
-        """Send a request of a version, the newest that both sides know unless it is said; what `receive` wants.
+        """Send a request, by default in the newest version of both sides; returns the argument of `receive`.
 
         A request that is not `answered`, Produce with acks=0, is not received. Raises ServerUnreachable.
         """
@@ -122,7 +122,7 @@ class BrokerConnection:
         self._socket.sendall(data)
 
     def receive(self, sent: int, *, wait_s: float = 0.0) -> Answer:
-        """The answer to a request, whatever else is under way. Raises ServerUnreachable."""
+        """The response to a request, whichever others are in flight. Raises ServerUnreachable."""
         deadline = time.monotonic() + self._timeout_s + wait_s
         while sent not in self._arrived:
             if not self._waiting:

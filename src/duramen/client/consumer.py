@@ -51,14 +51,14 @@ class Consumer:
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset at or after a timestamp in ms (-1: none), or at LATEST or EARLIEST, for each partition.
 
-        Raises StreamNotFound, ServerUnreachable or what the broker says, once the timeout is over.
+        Raises StreamNotFound, ServerUnreachable or the broker's error, once the timeout is over.
         """
         return self._found(wanted, -1)
 
     def last(self, wanted: Sequence[TopicPartition], count: int) -> dict[TopicPartition, int]:
-        """The offset from which on there are `count` records in each partition; its start where there are less.
+        """The offset from which each partition has `count` more records; its start if it has fewer.
 
-        Other brokers than ours cannot say that: there it is `count` offsets before the end. Raises as `offsets`.
+        Other brokers cannot compute that: there it is `count` offsets before the end. Raises as `offsets`.
         """
         return self._found(dict.fromkeys(wanted, LATEST), count)
 
@@ -199,12 +199,12 @@ class Consumer:
         topic_id: UUID | None = None,
         on_gap: Callable[[int, int], int] | None = None,
     ) -> Generator[memoryview, None, None]:
-        """Whole batches that hold the records with offsets in `[first, end)`, in order.
+        """Whole batches with the records with offsets in `[first, end)`, in order.
 
-        While one answer is looked at the next is under way. Where offset `first` is out of range, `on_gap(offset
-        wanted, first offset there is)` says where to go on, or raises; without it OffsetOutOfRange is raised. With a
-        `topic_id`, another stream of the same name is not read: StreamNotFound. A lost broker is asked again until
-        the cluster's timeout; then ServerUnreachable or RequestTimedOut.
+        The next fetch is in flight while a response is processed. If offset `first` is out of range, `on_gap(wanted
+        offset, first existing offset)` returns the offset to continue at, or raises; without it OffsetOutOfRange is
+        raised. With a `topic_id`, another stream of the same name is not read: StreamNotFound. An unreachable broker is
+        retried until the cluster's timeout; then ServerUnreachable or RequestTimedOut.
         """
         reading = _Reading(self.cluster, self, at, topic_id, end)
         position = first
@@ -228,7 +228,7 @@ class Consumer:
         return self._begin(self.cluster.node(self.cluster.leader(at)), {at: offset}, max_wait_ms)
 
     def finish(self, pending: _Pending, max_wait_ms: int) -> FetchedPartition | DuramenError:
-        """The answer to `begin`, or why there is none yet. Raises as `fetch`."""
+        """The response to `begin`, or the error. Raises as `fetch`."""
         fetched: list[FetchedPartition] = []
         errors: list[DuramenError] = []
         self._finish(pending, max_wait_ms, fetched, errors)
@@ -250,12 +250,12 @@ class _Reading:
         self._ahead: _Pending | None = None
 
     def close(self) -> None:
-        """An answer that nobody will take would come in the way of others."""
+        """Close the connection with the outstanding response, which nobody will read."""
         if self._ahead is not None:
             self._ahead.connection.close()
 
     def next(self, position: int) -> FetchedPartition:
-        """The batches from `position` on, of which there is at least one. Raises as `Consumer.read`."""
+        """The batches from `position` on, at least one. Raises as `Consumer.read`."""
         patience = RetryPatience(self._cluster.timeout_s)
         while True:
             error: DuramenError

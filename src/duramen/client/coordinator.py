@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Generation(NamedTuple):
-    """Who somebody is in a group: its member id, and the generation that it takes part in."""
+    """The identity of a group member: its member id and generation."""
 
     number: int
     member_id: str
@@ -41,7 +41,7 @@ NOBODY = Generation(-1, "")
 
 
 class GroupCoordinatorClient:
-    """The coordinator of a consumer group, or of what else `kind` says. Not thread-safe, as the cluster it uses."""
+    """The coordinator of a consumer group, or of another `kind`. Not thread-safe, like its cluster."""
 
     def __init__(self, cluster: BrokerCluster, group: str, *, kind: int = _GROUPS) -> None:
         self.group = group
@@ -50,9 +50,9 @@ class GroupCoordinatorClient:
         self._node_id: int | None = None
 
     def ask(self, api: ApiKey, message: Mapping[str, object], *, wait_s: float = 0.0) -> Message:
-        """Ask it; the answer may have an error code of its own, which `forget` may be needed for.
+        """Send a request to it; the response may have an error code that requires `forget`.
 
-        Raises ServerUnreachable, or what is wrong with the group's id.
+        Raises ServerUnreachable, or the error about the group's id.
         """
         node_id = self._find()
         try:
@@ -62,7 +62,7 @@ class GroupCoordinatorClient:
             raise
 
     def forget(self) -> None:
-        """Look for it anew next time."""
+        """Look the coordinator up again on next use."""
         self._node_id = None
 
     def _find(self) -> int:
@@ -85,14 +85,14 @@ class GroupCoordinatorClient:
     # -- offsets ------------------------------------------------------------------------------------
 
     def committed(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offsets that the group has committed, of those partitions that it has any of.
+        """The committed offsets of the group, for partitions that have one.
 
-        Raises ServerUnreachable or what the broker says, once the timeout is over.
+        Raises ServerUnreachable or the broker's error, once the timeout is over.
         """
         return {at: found.offset for at, found in self._asked(wanted).items()}
 
     def metadata(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """What was noted with these offsets. Raises as `committed`."""
+        """The metadata of these committed offsets. Raises as `committed`."""
         return {at: found.metadata for at, found in self._asked(wanted).items()}
 
     def positions(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
@@ -136,10 +136,10 @@ class GroupCoordinatorClient:
         self, offsets: Mapping[TopicPartition, int], member: Generation = NOBODY, *, metadata: str = "",
         leader_epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """Store the group's next offsets, with a note, and the leader epochs of the records before them.
+        """Commit offsets, with metadata and the leader epochs of the previous records.
 
-        Raises UnknownMember, IllegalGeneration or RebalanceInProgress where the group does not take them from
-        `member` now; ServerUnreachable or what else the broker says, once the timeout is over.
+        Raises UnknownMember, IllegalGeneration or RebalanceInProgress if the group does not accept them from `member`;
+        ServerUnreachable or another error of the broker, once the timeout is over.
         """
         topics: dict[str, list[dict[str, Any]]] = _by_topic(
             (

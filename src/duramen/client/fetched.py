@@ -19,7 +19,7 @@ class Isolation(IntEnum):
 
 
 class FetchedPartition(NamedTuple):
-    """What one partition gave: whole batches in `pieces`; the next fetch begins at `next_offset`."""
+    """The result for one partition: whole batches in `pieces`; the next fetch starts at `next_offset`."""
 
     at: TopicPartition
     pieces: Sequence[memoryview]

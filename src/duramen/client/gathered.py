@@ -12,7 +12,7 @@ _HEADER_BYTES: Final = 10  # the most that a record's header has beside its name
 
 
 class Stretch(NamedTuple):
-    """So many records of a partition, the first of which has this sequence (modulo 2^31)."""
+    """A number of records of a partition, and the sequence of the first (modulo 2^31)."""
 
     at: TopicPartition
     sequence: int
@@ -31,11 +31,11 @@ class OpenBatch:
         self.count = 0
 
     def takes(self, timestamp: int) -> bool:
-        """Whether a record of that time (ms) can be in one batch with those that are there."""
+        """Whether a record with that timestamp (ms) fits into one batch with the present ones."""
         return self.count == 0 or near(timestamp, self._base_timestamp)
 
     def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Put a record behind the last one; `timestamp` in ms."""
+        """Add a record after the last one; `timestamp` in ms."""
         if self.count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
@@ -48,7 +48,7 @@ class OpenBatch:
     def seal(
         self, codec: int, *, transactional: bool, producer_id: int, producer_epoch: int, sequence: int
     ) -> bytearray:
-        """The batch as it is sent: of this producer, its first record with this sequence; -1 for none."""
+        """The batch as it is sent, with this producer and the first record's sequence; -1 for none."""
         return seal(
             b"".join(self._parts), self.count, self._base_timestamp, self._max_timestamp,
             codec=codec, attributes=TRANSACTIONAL if transactional else 0,

@@ -72,13 +72,13 @@ class GroupMembership:
 
     @property
     def identity(self) -> Generation:
-        """Who it is in the group; no member id where it takes no part."""
+        """Its identity in the group; no member id before it has joined."""
         return self._member
 
     # -- membership ---------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """Take part, waiting for the others to do so too.
+        """Join the group, waiting for the other members.
 
         Raises InconsistentProtocol, GroupFull, GroupIdInvalid …; ServerUnreachable once the timeout is over.
         """
@@ -158,7 +158,7 @@ class GroupMembership:
         return {name: len(topic.leaders) for name, topic in self._cluster.topics(topics).items()}
 
     def heartbeat(self) -> bool:
-        """Say that it is alive, where that is due; False where it has to `join` again. Raises ServerUnreachable …"""
+        """Send a heartbeat if one is due; False if it has to `join` again. Raises ServerUnreachable …"""
         now = time.monotonic()
         if not self._joined or now < self._next_heartbeat:
             return self._joined
@@ -181,7 +181,7 @@ class GroupMembership:
         return self._joined
 
     def leave(self) -> None:
-        """Go, so that the others need not wait for the session timeout. Where nobody answers they do."""
+        """Leave, so that the others need not wait for the session timeout. Errors are ignored."""
         if self._member.member_id:
             asked = {
                 "group_id": self._coordinator.group,
@@ -212,16 +212,16 @@ class GroupMembership:
     # -- offsets ------------------------------------------------------------------------------------
 
     def committed(self) -> dict[TopicPartition, int]:
-        """Where the group goes on in the assigned partitions; those of which nothing is committed are left out.
+        """The group's committed offsets in the assigned partitions; those without one are omitted.
 
-        Raises ServerUnreachable or what the broker says, once the timeout is over.
+        Raises ServerUnreachable or the broker's error, once the timeout is over.
         """
         return self._coordinator.committed(self.assigned) if self.assigned else {}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Store next offsets; False where the group does not take them from this member any more.
+        """Commit offsets; False if the group no longer accepts them from this member.
 
-        Raises ServerUnreachable or what the broker says, once the timeout is over.
+        Raises ServerUnreachable or the broker's error, once the timeout is over.
         """
         if not offsets:
             return True

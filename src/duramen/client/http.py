@@ -42,7 +42,7 @@ _Connection = TypeVar("_Connection")
 
 
 class Wish(NamedTuple):
-    """A body that is no JSON document, and its media type."""
+    """A request body other than JSON, and its media type."""
 
     content: bytes
     type: str
@@ -58,7 +58,7 @@ class IdleConnections(Generic[_Connection]):
         self._over = False
 
     def take(self) -> _Connection | None:
-        """The one that was used last; None where there is none that can be used still."""
+        """The most recently used connection; None if none is usable."""
         while self._kept:
             try:
                 connection, since_s = self._kept.pop()
@@ -104,7 +104,7 @@ def problem_of(document: Mapping[str, Any]) -> DuramenError:
 
 
 class HttpExchange:
-    """One question and its answer: send `question`, give what comes to `take` until that says True, then `answer`."""
+    """One request and its response: send `question`, pass input to `take` until it is True, then `answer`."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class HttpExchange:
         self.question = b"".join(filter(None, (head, rest, self._connection.send(h11.EndOfMessage()))))
 
     def take(self, data: bytes) -> bool:
-        """Take what was received, b"" where the node closed; True once all is there. Raises ServerUnreachable."""
+        """Take received bytes, b"" if the node closed; True once the response is complete. Raises ServerUnreachable."""
         try:
             self._connection.receive_data(data)
             return self._read()
@@ -170,11 +170,11 @@ class HttpExchange:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another question may be asked on the connection, once all is there."""
+        """Whether the connection can carry another request, once the response is complete."""
         return self._connection.our_state is h11.DONE and self._connection.their_state is h11.DONE
 
     def header(self, name: str) -> str:
-        """A header of the answer; empty where it has none of that name."""
+        """A header of the response; empty if it is absent."""
         wanted = name.lower().encode()
         return next((value.decode("latin-1") for found, value in self._headers if found == wanted), "")
 
@@ -185,7 +185,7 @@ class HttpExchange:
         return bytes(self._content)
 
     def answer(self) -> Any:
-        """What the JSON says, None where there is none. Raises the error that the node answered with."""
+        """The JSON content, None if there is none. Raises the node's error."""
         if not self.content():
             return None
         try:
@@ -214,7 +214,7 @@ class HttpExchange:
 
 
 def server_address(server: str | None) -> str:
-    """The address given, else that of the environment, else the default."""
+    """The given address, otherwise that of the environment, otherwise the default."""
     return server or os.environ.get("DURAMEN_SERVER") or DEFAULT_SERVER
 
 
@@ -240,9 +240,9 @@ class HttpNode:
     """A node's HTTP door. Every call may raise ServerUnreachable, or the error that the node answered with."""
 
     def __init__(self, address: str, *, option: str = "server", keep: bool = False) -> None:
-        """`option` is how the user names another address; with `keep` connections are kept until `close`.
+        """`option` names the user's option for another address; with `keep` connections stay open until `close`.
 
-        Raises SettingInvalid for what is not HOST:PORT.
+        Raises SettingInvalid if it is not HOST:PORT.
         """
         host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
         if not colon or not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
@@ -254,12 +254,12 @@ class HttpNode:
         self._idle = IdleConnections(socket.socket.close, _is_open) if keep else None
 
     def close(self) -> None:
-        """Close the connections that are kept; what is asked later has one of its own."""
+        """Close idle connections; later requests open their own."""
         if self._idle is not None:
             self._idle.close()
 
     def get(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> Any:
-        """What is at `path`."""
+        """The response to GET `path`."""
         return self.ask("GET", path, timeout_s=timeout_s)
 
     def text(self, path: str, timeout_s: float = HTTP_TIMEOUT_S) -> str:
@@ -380,7 +380,7 @@ class HttpNode:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether nothing came on a connection that waits: neither its end nor what nobody asked for."""
+    """Whether an idle connection is clean: neither closed nor with unexpected bytes."""
     connection.setblocking(False)
     try:
         connection.recv(1, socket.MSG_PEEK)

@@ -11,7 +11,7 @@ __all__ = ["Interrupt", "open_socket"]
 
 
 class Interrupt:
-    """Set once, for good. What a thread was doing with a watched socket fails at once; `check` then says why."""
+    """Set once, for good. Operations of a thread on a watched socket fail at once; `check` then raises the reason."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -24,18 +24,18 @@ class Interrupt:
         return self._set.is_set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it is set, so long at most."""
+        """Wait until it is set, at most this long."""
         self._set.wait(timeout_s)
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake waiting threads."""
         with self._lock:
             self._set.set()
             for one in self._sockets:
                 _shut_down(one)
 
     def check(self) -> None:
-        """Raise ClientClosed where it is set."""
+        """Raise ClientClosed if it is set."""
         if self._set.is_set():
             raise ClientClosed("the client was closed, or its call was cancelled")
 

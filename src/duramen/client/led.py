@@ -21,7 +21,7 @@ Stream = dict[str, Any]
 
 
 def led(server: HttpNode, ask: Callable[[HttpNode], list[Stream]]) -> list[Stream]:
-    """What `ask` gets from a node, and of partitions that other nodes lead from those, as far as these answer."""
+    """The result of `ask` from a node, with partitions of other leaders from those nodes, as far as they respond."""
     streams = ask(server)
     elsewhere = leaders_elsewhere(streams)
     said: list[Stream] = []

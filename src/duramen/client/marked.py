@@ -18,10 +18,10 @@ _AT_ONCE: Final = 200  # partitions in a request
 
 
 def find_marked(cluster: BrokerCluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, MarkedUpTo]:
-    """The markers of each partition from an offset on, asked of its leader.
+    """The markers of each partition from an offset on, from its leader.
 
-    Raises UnsupportedFeature where a broker does not know of that, StreamNotFound, ServerUnreachable or what the broker
-    says, once the timeout is over.
+    Raises UnsupportedFeature if a broker does not support that, StreamNotFound, ServerUnreachable or the broker's
+    error, once the timeout is over.
     """
     left, found, markers = dict(wanted), dict[TopicPartition, MarkedUpTo](), dict[TopicPartition, list[EndedAt]]()
     patience = RetryPatience(cluster.timeout_s)
@@ -61,7 +61,7 @@ def _take(
     markers: dict[TopicPartition, list[EndedAt]],
     found: dict[TopicPartition, MarkedUpTo],
 ) -> DuramenError | None:
-    """Take in what was answered; what is done is not `left`. The error, where it is worth asking again."""
+    """Process a response and remove finished partitions from `left`. Returns the error if a retry may help."""
     failed: DuramenError | None = None
     for topic in answer["topics"]:
         for partition in topic["partitions"]:

@@ -18,10 +18,10 @@ _EARLIEST = -2
 
 
 class Origin(NamedTuple):
-    """Times are ms since 1970, -1 where they are not known; all but the stream's is of this start of its node only.
+    """Times are ms since 1970, -1 if unknown; all but the stream's belong to the present run of its node.
 
-    `late_records` is how many records retention deleted that were older than `retention.ms` when they were written, and
-    `late_newest_ms` the newest of their timestamps.
+    `late_records` is the number of records that retention deleted although they were older than `retention.ms` when
+    written, and `late_newest_ms` the newest of their timestamps.
     """
 
     start_offset: int
@@ -32,12 +32,12 @@ class Origin(NamedTuple):
 
 
 def origin_of(cluster: BrokerCluster, at: TopicPartition) -> Origin:
-    """Asks once. Raises StreamNotFound, ServerUnreachable or what the broker says."""
+    """Asks once. Raises StreamNotFound, ServerUnreachable or the broker's error."""
     return origins_of(cluster, [at])[at]
 
 
 def origins_of(cluster: BrokerCluster, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Origin]:
-    """Of each partition, with one request to each leader. Raises as `origin_of`."""
+    """The origins of several partitions, with one request to each leader. Raises as `origin_of`."""
     found: dict[TopicPartition, Origin] = {}
     for node_id, ats in cluster.by_leader(wanted).items():
         topics: dict[str, list[dict[str, Any]]] = {}

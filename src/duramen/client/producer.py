@@ -36,7 +36,7 @@ _BATCH_BYTES: Final = 512 * 1024
 
 
 class OpenTransaction(NamedTuple):
-    """What a producer writes in: the transactional id, and who the broker says that it is. Others end it."""
+    """The transaction of a producer: transactional id, producer id and epoch. Another component ends it."""
 
     id: str
     producer_id: int
@@ -69,9 +69,9 @@ class Producer:
     ) -> None:
         """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression.
 
-        `acks` is Kafka's, -1 for all. With 0 nothing is sent twice, and `sent` counts what was sent to a broker that
-        still answered afterwards. `on_stored` is called with what was acknowledged and the offset of its first
-        record, -1 where that is not known. In a `transaction` nothing is visible before it is committed.
+        `acks` is Kafka's, -1 for all. With 0 nothing is retried, and `sent` counts records sent to a broker that still
+        responded afterwards. `on_stored` is called with acknowledged records and the offset of the first, -1 if
+        unknown. In a `transaction` nothing is visible before the commit.
         """
         self._cluster = cluster
         self._acks = acks
@@ -138,7 +138,7 @@ class Producer:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Add a record. It may be sent now or later; what the broker says of earlier ones is raised here or by `flush`.
+        """Add a record. It may be sent now or later; errors of earlier ones are raised here or by `flush`.
 
         Raises StreamNotFound, ServerUnreachable, RequestTimedOut, BatchTooLarge …
         """
@@ -157,9 +157,9 @@ class Producer:
             self._close_batch(at)
 
     def put(self, at: TopicPartition, data: bytearray, count: int) -> None:
-        """Add a batch of `count` records that is encoded already, behind what there is of its partition.
+        """Add an encoded batch of `count` records after the present ones of its partition.
 
-        It is theirs who wrote it no more. Raises as `produce`; acks must not be 0.
+        The producer owns the batch from then on. Raises as `produce`; acks must not be 0.
         """
         if at in self._open:
             self._seal(at)
@@ -228,7 +228,7 @@ class Producer:
         return self._sequences.get(at, 0)
 
     def uncertain(self) -> list[Stretch]:
-        """After an error: what was sent and neither acknowledged nor refused. It may be stored."""
+        """After an error: records that were sent and neither acknowledged nor refused. They may be stored."""
         return [batch.stretch for waiting in self._batches.values() for batch in waiting if batch.tries]
 
     # -- sending ------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Producer:
         self._settle()
 
     def _settle(self) -> None:
-        """With acks=0: wait until the brokers have read everything, which they say by answering something else."""
+        """With acks=0: wait until the brokers have read everything, which their response to another request shows."""
         unsettled, self._unsettled = self._unsettled, {}
         for connection, count in unsettled.items():
             try:
@@ -253,7 +253,7 @@ class Producer:
             self.sent += count
 
     def _send_ready(self) -> None:
-        """Send what is sealed, waiting where enough is under way. Raises as `produce`."""
+        """Send sealed batches, waiting if enough are in flight. Raises as `produce`."""
         if self._failed is not None:
             raise self._failed
         while (ready := self._ready()) or self._awaits_a_first():
@@ -315,7 +315,7 @@ class Producer:
             self._recover(error)
 
     def _take(self, request: _Request) -> DuramenError | None:
-        """Note what was acknowledged; returns why the rest has to be sent again. Raises what cannot be mended."""
+        """Process acknowledgements; returns the reason to resend the rest. Raises permanent errors."""
         try:
             version, frame, start = request.connection.receive(request.sent, wait_s=self._cluster.timeout_s)
         except ServerUnreachable as error:
@@ -364,7 +364,7 @@ class Producer:
         return error
 
     def _recover(self, error: DuramenError) -> None:
-        """Send again what is not acknowledged, with the same sequences, until nothing fails. Raises as `produce`."""
+        """Resend unacknowledged batches with the same sequences until nothing fails. Raises as `produce`."""
         if not self._acks:
             raise self._fail(error)
         patience = RetryPatience(2 * self._cluster.timeout_s)

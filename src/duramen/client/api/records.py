@@ -19,10 +19,10 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | str | None]] | Mapping[str, byt
 
 
 class NewRecord(msgspec.Struct, frozen=True):
-    """A record to be written. Text is written as UTF-8; a value of None deletes the key where a stream is compacted.
+    """A record to write. Text is written as UTF-8; a value of None deletes the key in a compacted stream.
 
-    Without a partition the key decides, as with every Kafka client, or else chance; without a timestamp (in ms since
-    1970) it is the time of writing.
+    Without a partition the key selects it, as in every Kafka client, and without a key it is random; the timestamp (in
+    ms since 1970) defaults to the time of writing.
 
     >>> client.streams.create("tickets")
     StreamInfo(...)
@@ -59,7 +59,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The value as UTF-8, empty where there is none. Raises UnicodeDecodeError for other bytes."""
+        """The value as UTF-8, empty if there is none. Raises UnicodeDecodeError for other bytes."""
         return "" if self.value is None else self.value.decode()
 
 
@@ -68,7 +68,7 @@ Writable: TypeAlias = bytes | str | NewRecord | Record
 
 
 class Place(NamedTuple):
-    """Where a record lies. An offset of -1: it is stored, the broker does not remember where.
+    """The place of a record. Offset -1: it is stored, but the broker no longer knows where.
 
     >>> Place(0, 17).offset
     17
@@ -79,9 +79,9 @@ class Place(NamedTuple):
 
 
 class Batch(Sequence[Record]):
-    """Records of one partition in order, decoded when they are first looked at. There is at least one.
+    """Records of one partition in order, decoded on first use. There is at least one.
 
-    `next_offset` is where to go on behind it.
+    Reading continues at `next_offset`.
 
     >>> client.streams.create("words")
     StreamInfo(...)
@@ -94,7 +94,7 @@ class Batch(Sequence[Record]):
     def __init__(
         self, at: TopicPartition, pieces: Sequence[memoryview], first: int, end: int, next_offset: int
     ) -> None:
-        """Of the record batches in `pieces`, the records with offsets in `[first, end)`."""
+        """The records with offsets in `[first, end)` of the record batches in `pieces`."""
         self.topic = at.topic
         self.partition = at.partition
         self.next_offset = next_offset
@@ -105,7 +105,7 @@ class Batch(Sequence[Record]):
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records. Raises BatchCorrupt where they were damaged on the way."""
+        """The records. Raises BatchCorrupt if they were damaged in transit."""
         if self._records is None:
             self._records = list(self._decoded())
             self._pieces = ()
@@ -150,7 +150,7 @@ class Encodable(NamedTuple):
 
 
 def encodable(records: Iterable[Writable], partition: int | None) -> list[Encodable]:
-    """`records` as bytes; `partition` is for those that name none. Raises RequestInvalid."""
+    """`records` as bytes; `partition` applies to those without one. Raises RequestInvalid."""
     if isinstance(records, bytes | str | NewRecord | Record):
         raise RequestInvalid(f"records are given in a list: write [{type(records).__name__}(…)] for a single one")
     if isinstance(records, Mapping | bytearray | memoryview) or not isinstance(records, Iterable):
@@ -172,7 +172,7 @@ def _encodable(record: Writable, partition: int | None) -> Encodable:
 
 
 def _timestamp_ms(record: NewRecord | Record) -> int | None:
-    """Of a new record a time since 1970; one that was read has whatever its producer said."""
+    """The timestamp of a new record must be since 1970; that of a read record is kept unchanged."""
     if record.timestamp_ms is None:
         return None
     timestamp_ms = whole("timestamp_ms", record.timestamp_ms, -1 - INT64_MAX, INT64_MAX)

@@ -19,7 +19,7 @@ _PAGE_BYTES: Final = 4 << 20
 
 
 class Part(NamedTuple):
-    """What is read of a partition: the snapshot, or with `since` the changes."""
+    """A read of one partition: the snapshot, or with `since` the changes."""
 
     partition: int
     at: int
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 class SnapshotPage(Batch):
-    """Records of a snapshot that came together, decoded when they are first looked at; there may be none."""
+    """Records of a snapshot from one response, decoded on first use; there may be none."""
 
     def __init__(self, at: TopicPartition, page: ShownPage) -> None:
         super().__init__(at, (), page.first, page.next_offset, page.next_offset)
@@ -38,7 +38,7 @@ class SnapshotPage(Batch):
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records. Raises BatchCorrupt where they were damaged on the way."""
+        """The records. Raises BatchCorrupt if they were damaged in transit."""
         if self._page is not None:
             found = shown_fields(self._page)
             headers: Iterable[tuple[tuple[str, bytes | None], ...]] = repeat(())
@@ -53,7 +53,7 @@ class SnapshotPage(Batch):
 
 
 def read_page(stream: str, part: Part, offset: int, lease: str | None) -> Program[SnapshotPage]:
-    """The page that begins at the offset. Raises ServerUnreachable where what answers is no node."""
+    """The page that starts at the offset. Raises ServerUnreachable if the response is not from a node."""
     asked: dict[str, int | str] = {"partition": part.partition, "offset": offset, "max_bytes": _PAGE_BYTES}
     if lease is None:
         asked["at"] = part.at

@@ -28,13 +28,13 @@ class Run(Protocol):
 
 
 class RunAsync(Protocol):
-    """Runs a program to its end, for who awaits it."""
+    """Runs a program asynchronously to its end."""
 
     def __call__(self, program: Program[_T]) -> Awaitable[_T]: ...
 
 
 def positions(stream: str) -> Program[dict[int, int]]:
-    """The newest snapshot, once it has what was committed before."""
+    """The newest snapshot, including everything committed before."""
     answer = yield Question("GET", path_of("streams", text("stream", stream)) + "/snapshot")
     return vector_from(value_of(answer, dict[str, Any]))
 
@@ -120,7 +120,7 @@ class Snapshot:
         return self._held.lease
 
     def close(self) -> None:
-        """End its lease, where it has one. Raises SnapshotLeaseExpired …
+        """End its lease, if it has one. Raises SnapshotLeaseExpired …
 
         >>> client.streams.create("aprons", config={"keyed": True})
         StreamInfo(...)
@@ -150,7 +150,7 @@ class Snapshot:
         return self._records([Part(partition, offset, None) for partition, offset in self.at.items()])
 
     def changes_since(self, other: "Snapshot | Vector") -> Iterator[Record]:
-        """The records that became visible since another snapshot and are visible in this one, deletions among them.
+        """The records, including deletions, that became visible since another snapshot and are visible in this one.
 
         Raises SnapshotStartOver where `delete.retention.ms` have gone by since, SnapshotTooOld, RequestInvalid.
 
@@ -168,7 +168,7 @@ class Snapshot:
             self._run(renew_lease(self._held))
 
     def batches(self) -> Iterator[Batch]:
-        """The records, many at a time: they are decoded when one of them is looked at.
+        """The records in batches, which are decoded on first use.
 
         >>> client.streams.create("gliders", config={"keyed": True})
         StreamInfo(...)
@@ -242,7 +242,7 @@ class AsyncSnapshot:
         return self._held.lease
 
     async def close(self) -> None:
-        """End its lease, where it has one; more in `duramen.Snapshot.close`.
+        """End its lease, if it has one; more in `duramen.Snapshot.close`.
 
         >>> await client.streams.create("aio-aprons", config={"keyed": True})
         StreamInfo(...)

@@ -45,7 +45,7 @@ class SpaceInfo(msgspec.Struct, frozen=True):
 
 
 def create_space(name: str, shards: int, config: Config | None) -> Program[SpaceInfo]:
-    """A queue space, made where there is none."""
+    """Create a queue space unless it exists."""
     wish: dict[str, object] = {
         "name": text("name", name), "shards": whole("shards", shards, 1, 1000),
         "config": checked_config("config", config, may_be_none=False),
