@@ -43,7 +43,7 @@ AUTO_CREATION: Final = "auto.create.topics.enable"
 class Policy(NamedTuple):
     """A policy: its name, values and default, and where it may be set.
 
-    A quota limits the total of everything below the entity on which it is set, and the quotas of all levels apply. Of
+    A quota limits the total of everything below the entity on which it is set, and the quotas of all levels apply. For
     other policies the value of the nearest level applies.
     """
 

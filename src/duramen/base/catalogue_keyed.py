@@ -36,7 +36,7 @@ STREAM_SETTINGS: Final = (
 
 
 def keyed_problem(values: Mapping[str, Value]) -> str | None:
-    """Why these configs of a stream, of which not all need be given, cannot be a keyed one's; None where they can."""
+    """The reason why a stream with these configs (possibly incomplete) cannot be keyed; None if it can."""
     if not values.get(KEYED):
         return f"{LIVE_TOPIC} needs keyed=true" if values.get(LIVE_TOPIC) else None
     policy = values.get(CLEANUP_POLICY)

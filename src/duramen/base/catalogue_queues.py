@@ -62,7 +62,7 @@ STREAM_SETTINGS: Final = (
 
 
 def queues_problem(values: Mapping[str, Value]) -> str | None:
-    """Why these configs of a stream, of which not all need be given, cannot be a queue space's; None where they can."""
+    """The reason why a stream with these configs (possibly incomplete) cannot be a queue space; None if it can."""
     prefix = str(values.get(TOPIC_PREFIX, ""))
     if values.get(KIND) != QUEUES:
         return f"{TOPIC_PREFIX} is for streams of kind={QUEUES}" if prefix else None

@@ -75,7 +75,7 @@ STORAGE_OPTIONS: Final = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.se
 
 
 def storage_problem(name: str) -> str | None:
-    """Why there is no such option of storages; None where there is."""
+    """The reason why a storage option is invalid; None if it is valid."""
     if name in STORAGE_OPTIONS or (name.startswith("catalog.") and name != "catalog."):
         return None
     hint = nearest(name, STORAGE_OPTIONS) or f"; there are {', '.join(STORAGE_OPTIONS)}"
@@ -83,7 +83,7 @@ def storage_problem(name: str) -> str | None:
 
 
 def table_problem(values: Mapping[str, Value]) -> str | None:
-    """Why these configs of a stream, of which not all need be given, make no table; None where they do, or none is."""
+    """The reason why these configs (possibly incomplete) declare no valid table; None if they do, or declare none."""
     values = {setting.name: values.get(setting.name, setting.default) for setting in STREAM_SETTINGS}
     if values["table.format"] == NONE:
         return None

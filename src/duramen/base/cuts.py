@@ -15,10 +15,10 @@ P = TypeVar("P", bound=Hashable)
 
 
 class EndedAt(NamedTuple):
-    """A marker at `offset` that ends a transaction whose first record in the partition is at `first_offset`, or later.
+    """A marker at `offset` that ends a transaction whose first record in the partition is at or after `first_offset`.
 
-    `first_offset` is -1 where nothing was open; `sequence` is the same in all markers of a transaction and rises with
-    the transactions of a producer, or -1 where it is not known.
+    `first_offset` is -1 if nothing was open. `sequence` is the same in all markers of a transaction and increases with
+    the transactions of a producer; -1 if unknown.
     """
 
     offset: int
@@ -29,9 +29,9 @@ class EndedAt(NamedTuple):
 
 
 class MarkedUpTo(NamedTuple):
-    """A partition: all markers from where it was asked to `high_watermark`, and (producer id, first offset) of `open`.
+    """A partition: its markers up to `high_watermark`, and (producer id, first offset) of `open` transactions.
 
-    Open is, at that high watermark, what has begun and has no marker below it.
+    A transaction is open if it has begun and has no marker below that high watermark.
     """
 
     high_watermark: int
@@ -40,10 +40,10 @@ class MarkedUpTo(NamedTuple):
 
 
 class Bonds(Generic[P]):
-    """The markers that ends have to go by, from `begin` on: of each transaction that has several, or may come to.
+    """The markers that constrain the ends from `begin` on: those of transactions that have or may get several.
 
-    What a producer has open may be a transaction that has a marker elsewhere, unless it has ended another one since:
-    its transactions follow one another, and their sequences rise.
+    An open transaction of a producer may be one that has a marker elsewhere, unless the producer has ended a later one
+    since: its transactions are sequential, and their sequences increase.
     """
 
     def __init__(self, begin: Mapping[P, int], marked: Mapping[P, MarkedUpTo]) -> None:
@@ -83,10 +83,10 @@ class Bonds(Generic[P]):
         return found
 
     def least(self, begin: Mapping[P, int], farthest: Mapping[P, int]) -> dict[P, int]:
-        """The ends of a small sound cut within `farthest`, where markers right at `begin` are in the way of any other.
+        """The ends of a small sound cut within `farthest`, if markers at `begin` prevent every other cut.
 
-        It has the oldest of their transactions, and those whose markers come before one of it. Only of partitions that
-        go on.
+        It has the oldest of their transactions, and those with markers before one of it. Only for partitions that
+        advance.
         """
         first = [
             markers[0][1]

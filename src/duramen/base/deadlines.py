@@ -20,7 +20,7 @@ class Deadline:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Forget the action; firing what is cancelled does nothing."""
+        """Cancel the action; firing it then does nothing."""
         self.action = None
 
 
@@ -63,9 +63,9 @@ class Deadlines:
         return self._heap[0][0] if self._heap else None
 
     def fire(self, now_ms: int, most: int | None = None) -> None:
-        """Do everything whose time has come, oldest first; what an action registers for now is done too.
+        """Run all due actions, oldest first, including those that they register for now.
 
-        At most so many actions where `most` is said: the rest is still due.
+        With `most`, at most that many; the rest stays due.
         """
         done = 0
         while self._heap and self._heap[0][0] <= now_ms and done != most:
@@ -77,20 +77,21 @@ class Deadlines:
 
 
 class Alarm:
-    """One thing that is to happen again and again, at times that move: whoever does it says when it is next."""
+    """A recurring action at changing times: after each run it is asked for the next time."""
 
     __slots__ = ("_action", "_deadline", "_deadlines")
 
     def __init__(self, deadlines: Deadlines, action: Callable[[], None]) -> None:
-        """`action` may come before its time: it is asked for the next one then, as always."""
+        """`action` may run early: it returns the next time then, as always."""
         self._deadlines = deadlines
         self._action = action
         self._deadline: Deadline | None = None
 
     def move(self, at_ms: int | None) -> bool:
-        """It is next due at `at_ms`, None: never; returns whether it is.
+        """Set the next time to `at_ms` (None: never); returns whether it is set.
 
-        Where it is moved back, as by every heartbeat, it fires at the earlier time, for nothing, which is cheaper.
+        If the time moves back, as by every heartbeat, it still fires at the earlier time, without effect, which is
+        cheaper.
         """
         current = self._deadline if self._deadline is not None and self._deadline.action is not None else None
         if current is not None and at_ms is not None and at_ms >= current.at_ms:

@@ -46,7 +46,7 @@ METADATA_LOG_ID: Final = LogId(1)
 
 
 class Position(NamedTuple):
-    """Who ordered a record, and where: positions of one log compare as histories do."""
+    """The leader epoch and the offset of a record: positions of one log compare like histories."""
 
     leader_epoch: int
     offset: int
@@ -79,5 +79,5 @@ def new_directory_id(random_16: bytes) -> uuid.UUID:
 
 
 def shown_cluster_id(cluster_id: uuid.UUID) -> str:
-    """A cluster's id as clients are told it: 22 characters of base64url, as Kafka's are."""
+    """A cluster's id as clients see it: 22 characters of base64url, as in Kafka."""
     return base64.urlsafe_b64encode(cluster_id.bytes).decode().rstrip("=")

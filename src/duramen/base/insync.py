@@ -12,10 +12,10 @@ _LEAST_OF_MANY: Final = 2
 
 
 def least_in_sync(min_insync_replicas: int | None, replicas: int) -> int:
-    """How many of so many replicas have to be in sync for a record to be committed.
+    """The number of replicas that must be in sync for a record to be committed.
 
-    As in Kafka 4, `min.insync.replicas` asks for no more replicas than there are. Where it is not set (None), that is 2
-    with three replicas or more, so that one lost disk loses no acknowledged record, and else 1. Replicas that a
+    As in Kafka 4, `min.insync.replicas` never requires more replicas than exist. If it is not set (None), it is 2 with
+    three replicas or more, so that one lost disk loses no acknowledged record, otherwise 1. Replicas that a
     reassignment adds do not count.
     """
     if min_insync_replicas is None:

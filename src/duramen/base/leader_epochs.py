@@ -57,7 +57,7 @@ class LeaderEpochCache:
         self._entries.append(takeover)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that ordered `offset`, or -1 where no takeover lies at or before it. Jobs may ask too."""
+        """The epoch of `offset`, or -1 if no leadership starts at or before it. Jobs may call it too."""
         entries = self._entries
         if entries and entries[-1].first_offset <= offset:
             return entries[-1].epoch
@@ -81,7 +81,7 @@ class LeaderEpochCache:
         self._entries = [entry for entry in self._entries if entry.first_offset < end_offset]
 
     def start_at(self, offset: int) -> None:
-        """Forget who ordered what is below `offset`."""
+        """Forget the epochs of records below `offset`."""
         entries = self._entries
         at = max(0, bisect_right(entries, offset, key=lambda entry: entry.first_offset) - 1)
         first = [entry._replace(first_offset=max(entry.first_offset, offset)) for entry in entries[at : at + 1]]

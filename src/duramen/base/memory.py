@@ -12,9 +12,9 @@ _PARTS: Final = 4
 
 
 def memory_share_bytes(limit_bytes: int) -> int:
-    """What one of the large holders may hold of `memory.limit.bytes`.
+    """The share of `memory.limit.bytes` for one of the large users.
 
-    Those are requests, batches that are not yet in segments, and views of keyed streams. A quarter; less where the
-    limit is so small that what the process itself takes leaves no room for that.
+    Those are requests, batches that are not yet in segments, and views of keyed streams. It is a quarter, or less if
+    the limit is so small that the process itself leaves no room for that.
     """
     return min(limit_bytes // _PARTS, (limit_bytes - _RESIDENT_BYTES) // _SMALLEST_PARTS)

@@ -32,7 +32,7 @@ Sample = tuple[Labels, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a metric is: its name, kind, labels and one sentence for people."""
+    """A metric: its name, kind, labels and one sentence of documentation."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -369,7 +369,7 @@ CATALOGUE: tuple[Metric, ...] = (
 
 
 class Computed(NamedTuple):
-    """What gives the series of a metric, and how many it leaves out."""
+    """Computes the series of a metric, and the number of omitted ones."""
 
     samples: Callable[[], Iterable[Sample]]
     left_out: Callable[[], int]
@@ -406,9 +406,9 @@ class Metrics:
     def compute(
         self, name: str, samples: Callable[[], Iterable[Sample]], left_out: Callable[[], int] = lambda: 0
     ) -> None:
-        """From now on the series of the counter or gauge `name` are what `samples` gives when they are asked for.
+        """Compute the series of the counter or gauge `name` with `samples` on request.
 
-        Others may go on between two samples; `samples` sees to it that it does not mind.
+        Other code may run between two samples; `samples` must tolerate that.
         """
         if name not in self._catalogue:
             raise ValueError(f"{name} is not in the catalogue")
@@ -434,5 +434,5 @@ class Metrics:
         return self._histograms
 
     def computed(self) -> Mapping[str, Computed]:
-        """What gives the series of the metrics that are computed."""
+        """The functions of the computed metrics."""
         return self._computed

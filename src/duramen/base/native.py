@@ -11,7 +11,7 @@ _INTERFACE: Final = 11
 
 @cache
 def is_installed() -> bool:
-    """Whether the native package is there, and is one that we know."""
+    """Whether the native package is installed in a compatible version."""
     try:
         import duramen_native
     except ImportError:

@@ -41,7 +41,7 @@ def pattern_of(text: str, *, whole: bool = True) -> Callable[[str], bool]:
 
 @lru_cache(_MOST_PATTERNS)
 def match_range(text: str) -> tuple[bytes, bytes | None]:
-    """The bytes between which, both included, every name lies that matches as a whole; None: there is no end.
+    """The inclusive range of bytes that contains every name which matches as a whole; None: no upper end.
 
     Raises PatternInvalid.
     """
@@ -54,7 +54,7 @@ def match_range(text: str) -> tuple[bytes, bytes | None]:
 
 
 def literal_prefix(text: str) -> str:
-    """What every name begins with that matches the expression as a whole. Raises PatternInvalid."""
+    """The common prefix of all names that match the expression as a whole. Raises PatternInvalid."""
     first, last = match_range(text)
     if last is None:
         return ""

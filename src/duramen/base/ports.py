@@ -37,19 +37,22 @@ T = TypeVar("T")
 
 
 class File(Protocol):
-    """An open file. Errors of the disk are OSError with errno set. Closed when nobody refers to it any more."""
+    """An open file. Errors of the disk are OSError with errno set. Closed when nothing refers to it any more."""
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """Plain: write at `position` (bytes) as one call; the number of bytes written may be short."""
 
     def read_cached(self, position: int, size: int) -> Buffer | None:
-        """Plain: the bytes at `position` if memory holds all of them, else None. Short only at the end of the file."""
+        """Plain: the bytes at `position` if memory has all of them, otherwise None.
+
+        Short only at the end of the file.
+        """
 
     def read(self, position: int, size: int) -> Buffer:
         """Blocking: the bytes at `position`; short only at the end of the file."""
 
     def read_ahead(self, position: int, size: int) -> None:
-        """Begin to read these bytes from the disk; a hint. From then on of this file nothing else is read ahead."""
+        """Start to read these bytes from disk; a hint. Later reads of this file read nothing else ahead."""
 
     def forget(self, position: int, size: int) -> None:
         """Plain: memory need not keep these bytes for reading them again; a hint. Nothing is lost."""
@@ -84,25 +87,25 @@ class FileSystem(Protocol):
     """A directory tree. Paths are relative to its root, with `/` between their parts."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Plain: open for reading and writing. FileNotFoundError where it is absent and not to be made."""
+        """Plain: open for reading and writing. FileNotFoundError if it is absent and not to be created."""
 
     def exists(self, path: str) -> bool:
-        """Plain: is there a file or directory."""
+        """Plain: whether a file or directory exists."""
 
     def names(self, path: str) -> list[str]:
-        """Blocking: names in a directory, sorted; FileNotFoundError where there is none."""
+        """Blocking: names in a directory, sorted; FileNotFoundError if it does not exist."""
 
     def make_directory(self, path: str) -> None:
-        """Plain: make it and those above it; nothing where it exists."""
+        """Plain: create it and its parents; nothing if it exists."""
 
     def rename(self, old: str, new: str) -> None:
         """Blocking: in one step; replaces `new`."""
 
     def unlink(self, path: str) -> None:
-        """Blocking: remove a file; those who have it open go on reading it. Nothing where it is absent."""
+        """Blocking: remove a file; open handles stay readable. Nothing if it is absent."""
 
     def remove_directory(self, path: str) -> None:
-        """Blocking: remove it with everything in it; nothing where it is absent."""
+        """Blocking: remove it with everything in it; nothing if it is absent."""
 
     def sync_directory(self, path: str) -> None:
         """Blocking: names made, renamed and removed in it before this call are on disk when it returns."""
@@ -112,10 +115,10 @@ class FileSystem(Protocol):
 
 
 class Worker(Protocol):
-    """Runs blocking work somewhere else, and plain work a little later."""
+    """Runs blocking work elsewhere, and plain work a little later."""
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Run `action` on the caller's side once what is being handled now has been handled."""
+        """Run `action` on the caller's side once the present event has been handled."""
 
     def submit(
         self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False
@@ -127,7 +130,7 @@ class Worker(Protocol):
         """
 
     def hurry(self, *, crowded: bool) -> None:
-        """Whether many wait for what the jobs do, so that the end of one is worth more than the caller's next step."""
+        """Whether many callers wait for jobs, so that completing one is worth more than the caller's next step."""
 
 
 class Clock(Protocol):
@@ -143,11 +146,11 @@ class Clock(Protocol):
         """Seconds since the start of `monotonic_ms` with the finest resolution there is; never goes back."""
 
     def pause(self, duration_s: float) -> None:
-        """Blocking: let so much time go by, about; for jobs of a `Worker`."""
+        """Blocking: wait for about this time; for jobs of a `Worker`."""
 
 
 class Randomness(Protocol):
-    """Bytes nobody can guess; a seed's in tests."""
+    """Unpredictable bytes; from a seed in tests."""
 
     def token(self, size: int) -> bytes:
         """`size` random bytes."""
@@ -157,13 +160,13 @@ class StateRows(Protocol):
     """Rows to be read."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Plain: the value of `key`. Raises StorageFailed where it is damaged."""
+        """Plain: the value of `key`. Raises StorageFailed if it is damaged."""
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
         """Plain: the values of `keys`, in their order. Raises as `get`."""
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Plain: entries with `first <= key < end` in order. Raises StorageFailed where they are damaged."""
+        """Plain: entries with `first <= key < end` in order. Raises StorageFailed if they are damaged."""
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
         """Plain: for each key the first entry at or behind it, before `end`. Raises as `scan`."""
@@ -185,7 +188,7 @@ class ViewStore(StateRows, Protocol):
         """
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        """Blocking: apply the puts, then the deletes, all or none; what is written is read at once."""
+        """Blocking: apply the puts, then the deletes, atomically; reads see them at once."""
 
     def flush(self) -> None:
         """Blocking: everything written before this call survives a crash."""
@@ -198,7 +201,7 @@ class ViewStore(StateRows, Protocol):
 
 
 class StateStore(ViewStore, Protocol):
-    """A ViewStore whose rows nothing else may have any more: it keeps checkpoints of all of them, by name."""
+    """A ViewStore for rows that exist nowhere else: it keeps named checkpoints of all of them."""
 
     def make_checkpoint(self, name: str) -> None:
         """Blocking: keep the rows as they are now, flushed, under a new name; on disk when this returns."""
@@ -207,10 +210,10 @@ class StateStore(ViewStore, Protocol):
         """Blocking: the names of the checkpoints that there are, sorted."""
 
     def open_checkpoint(self, name: str) -> ViewStore:
-        """Blocking: the rows of a checkpoint, not to be written. Raises StorageFailed where it cannot be read."""
+        """Blocking: the rows of a checkpoint, read-only. Raises StorageFailed if it cannot be read."""
 
     def remove_checkpoint(self, name: str) -> None:
-        """Blocking: nothing where there is none. It is not open."""
+        """Blocking: remove a checkpoint that is not open; nothing if it is absent."""
 
     def restore(self, name: str) -> None:
-        """Blocking: the rows are those of a checkpoint again. Raises StorageFailed where it cannot be read."""
+        """Blocking: replace the rows by those of a checkpoint. Raises StorageFailed if it cannot be read."""

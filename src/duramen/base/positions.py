@@ -29,14 +29,14 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """At the first of so many records before the end."""
+    """The first of this number of records before the end."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """At the first record whose timestamp is at least this, in ms since 1970; at the end where there is none."""
+    """The first record whose timestamp is at least this, in ms since 1970; the end if there is none."""
 
     timestamp_ms: int
 
@@ -45,7 +45,10 @@ Position = Literal["start", "end"] | At | Last | Since
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """What `text` says; `now_ms` is the time since 1970 for times ago. Raises ValueError saying what would be right."""
+    """The position in `text`; `now_ms` is the time since 1970 for relative times.
+
+    Raises ValueError with the valid forms.
+    """
     if text in _NAMES:
         return "end" if _NAMES[text] == "end" else "start"
     if text.startswith("@"):

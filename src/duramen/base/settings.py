@@ -65,15 +65,14 @@ def config_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: everything that the docs, the options, the checks and DescribeConfigs need to know of it.
+    """One setting: everything that the docs, the options, the checks and DescribeConfigs need.
 
-    `dynamic`: clients change it while nodes run; `reload`: a node takes it from its file while it runs, without being
-    dynamic. `broker_default` names the broker setting whose value is a stream setting's default; `without_effect` says
-    why Kafka's setting is accepted although it changes nothing here, `idle_with` the same for streams of some
-    durabilities only; a `list` is of `choices`, or of what `item`, a regular expression, matches and `example` shows to
-    people; `only` are the values
-    that there is something behind, where Kafka has more; `kafka_default` is Kafka's default where ours is another, and
-    `deviation` says why it is.
+    `dynamic`: clients change it while nodes run. `reload`: a running node reads it from its file again, without being
+    dynamic. `broker_default` names the broker setting that is the default of a stream setting. `without_effect` is the
+    reason why a setting of Kafka is accepted without effect; `idle_with` is the same for streams of some durabilities.
+    A `list` has items from `choices`, or items that match the regular expression `item`, which `example` shows to
+    users. `only` are the supported values if Kafka has more. `kafka_default` is Kafka's default if it differs, and
+    `deviation` the reason.
     """
 
     name: str
@@ -117,7 +116,7 @@ class Setting:
 
     @property
     def expected(self) -> str:
-        """What a right value looks like, for error messages and the docs."""
+        """The form of a valid value, for error messages and the docs."""
         if self.only:
             return " or ".join(map(config_text, self.only)) + " here"
         if self.kind == "flag":
@@ -143,7 +142,7 @@ class Setting:
         return self.scope == "broker" and (self.dynamic or self.reload)
 
     def value_type(self) -> Any:
-        """What msgspec checks a value against."""
+        """The type against which msgspec checks a value."""
         match self.kind:
             case "integer":
                 return Annotated[int, msgspec.Meta(ge=self.minimum, le=min(self.maximum or _INT64_MAX, _INT64_MAX))]
@@ -210,7 +209,7 @@ def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
 
 
 def dotted(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """What a TOML document with nested tables sets, by dotted names; twice what it sets in two ways."""
+    """The settings of a TOML document with nested tables, by dotted names; a name set in two ways appears twice."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from dotted(value, f"{prefix}{key}.")
@@ -221,7 +220,7 @@ def dotted(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
 def flatten(table: Mapping[str, object], *, file_name: str, faults: list[SettingInvalid]) -> dict[str, object]:
     """A TOML document with nested tables as one mapping of dotted names.
 
-    A name that is there twice, as `"wal.max.bytes"` and as `bytes` in `[wal.max]`, is added to `faults`.
+    A name that is set twice, as `"wal.max.bytes"` and as `bytes` in `[wal.max]`, is added to `faults`.
     """
     flat: dict[str, object] = {}
     for name, value in dotted(table):
@@ -312,11 +311,11 @@ class Settings:
         return bool(self._values[name])
 
     def source(self, name: str) -> Source:
-        """Where the value comes from."""
+        """The kind of source of the value."""
         return self._sources[name]
 
     def origin(self, name: str) -> str:
-        """Where the value comes from, by its own name: an option, a variable, a file, or `default`."""
+        """The name of the value's source: an option, a variable, a file, or `default`."""
         setting = self._catalogue[name]
         names: dict[Source, str] = {
             "option": setting.option_name, "environment": setting.environment_name, "file": self._file_name
@@ -344,7 +343,10 @@ class Settings:
 
 
 def entries(value: str) -> list[str]:
-    """The entries of a value; of a blank one none. What is between two commas, or behind the last, is an entry."""
+    """The entries of a list value; a blank value has none.
+
+    An empty text between two commas, or after the last, is an entry.
+    """
     return [entry.strip() for entry in value.split(",")] if value.strip() else []
 
 

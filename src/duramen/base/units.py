@@ -43,7 +43,7 @@ def _parse(text: str, factors: dict[str, int], example: str) -> int:
 def parse_bytes(text: str) -> int:
     """Bytes in `text`: a whole number, or a number with KiB, MiB, GiB, TiB (1024) or kB, MB, GB, TB (1000).
 
-    Raises ValueError saying what was expected.
+    Raises ValueError with the valid forms.
     """
     return _parse(text, _BYTES, "a number of bytes, for example 1048576 or 1MiB")
 
@@ -51,7 +51,7 @@ def parse_bytes(text: str) -> int:
 def parse_ms(text: str) -> int:
     """Milliseconds in `text`: a whole number, or a number with ms, s, m, h, d or w.
 
-    Raises ValueError saying what was expected.
+    Raises ValueError with the valid forms.
     """
     return _parse(text, _MS, "a number of milliseconds, for example 500, 30s or 7d")
 
@@ -59,7 +59,7 @@ def parse_ms(text: str) -> int:
 def parse_minutes(text: str) -> int:
     """Minutes in `text`: a whole number, or a number with ms, s, m, h, d or w that makes whole minutes.
 
-    Raises ValueError saying what was expected.
+    Raises ValueError with the valid forms.
     """
     match = _NUMBER.fullmatch(text)
     if match is not None and not match[2] and "." not in match[1]:

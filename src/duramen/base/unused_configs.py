@@ -54,12 +54,12 @@ _REFUSED: Final[Mapping[re.Pattern[str], str]] = {
 
 
 def _named(name: str) -> str:
-    """The name without the listener that it is for."""
+    """The name without its listener prefix."""
     return _LISTENER.sub("", name, count=1)
 
 
 def refusal_of(name: str) -> str:
-    """Why a config of Kafka's brokers is not taken, for the end of a sentence; empty where it is, or is not Kafka's."""
+    """The reason to refuse a config of Kafka's brokers, as the end of a sentence; empty if it is not refused."""
     named = _named(name)
     for pattern, why in _REFUSED.items():
         if pattern.fullmatch(named):
@@ -73,7 +73,7 @@ def refusal_of(name: str) -> str:
 
 
 def unused_setting(name: str) -> Setting | None:
-    """A config that only Kafka's brokers have, as a setting that changes nothing; None where it is none."""
+    """A config that only Kafka's brokers have, as a setting without effect; None if it is not one."""
     type_ = KAFKA_BROKER_CONFIGS.get(_named(name))
     if type_ is None or name in BROKER or refusal_of(name):
         return None

@@ -9,7 +9,7 @@ __all__ = ["Usage"]
 
 
 class Usage(NamedTuple):
-    """Since when the process runs, what is free of the data directory's disk, and its file descriptors."""
+    """The start time of the process, the free space of the data directory's disk, and its file descriptors."""
 
     uptime_ms: int = 0
     disk_free_bytes: int = 0
