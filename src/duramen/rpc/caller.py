@@ -21,7 +21,10 @@ class Way(Protocol):
     """The connections to other nodes."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask another node; `done` gets the answer, or None where the connection ends. False where there is none."""
+        """Send to another node; `done` gets the response, or None if the connection ends.
+
+        False if there is no connection.
+        """
 
 
 class Gathered(NamedTuple, Generic[Response]):
@@ -52,10 +55,10 @@ class Caller:
         self, node_id: int, method: Method[Request, Response], request: Request, done: Done[Response],
         within_ms: int | None = None,
     ) -> None:  # fmt: skip
-        """Ask a node; `done` gets its response or an error, once, within the method's deadline or `within_ms`.
+        """Call a node; `done` gets its response or an error, once, within the method's deadline or `within_ms`.
 
-        NotLeader where there is no connection: nothing was sent. OutcomeUnknown where no response came, or none that
-        can be read: the request may have had its effect.
+        NotLeader if there is no connection: nothing was sent. OutcomeUnknown if no valid response came: the request may
+        have had its effect.
         """
         once = Once(done)
         wait_ms = method.deadline_ms if within_ms is None else within_ms
@@ -74,9 +77,9 @@ class Caller:
         self, method: Method[Request, Response], requests: Mapping[int, Request],
         done: Callable[[Gathered[Response]], None],
     ) -> None:  # fmt: skip
-        """Ask several nodes; `done` gets what they answered, once, within the method's deadline.
+        """Call several nodes; `done` gets their responses, once, within the method's deadline.
 
-        The answer of this node itself is waited for without a deadline.
+        The response of this node itself has no deadline.
         """
         gathering = _Gathering(set(requests), done)
         for node_id, request in requests.items():

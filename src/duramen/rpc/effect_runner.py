@@ -9,9 +9,9 @@ Effect = TypeVar("Effect")
 
 
 class Agenda(Generic[Effect]):
-    """The effects of one machine. Who does one that waits says `wait`, and `resume` once that is done.
+    """The effects of one state machine. An effect that takes time calls `wait`, and `resume` when it is done.
 
-    It counts what cuts the log: as long as a cut is asked for and not done, the same offsets may mean other batches.
+    It counts effects that truncate the log: while one is pending, the same offsets may mean other batches.
     """
 
     def __init__(
@@ -20,7 +20,7 @@ class Agenda(Generic[Effect]):
         do: Callable[[Effect], None],
         cuts: tuple[type[Effect], ...],
     ) -> None:
-        """`take` has what the machine wants since it was asked last, `do` does one; `cuts` are those that cut."""
+        """`take` returns the machine's new effects, `do` executes one; `cuts` are the types that truncate the log."""
         self._take = take
         self._do = do
         self._cuts = cuts
@@ -33,7 +33,7 @@ class Agenda(Generic[Effect]):
 
     @property
     def going(self) -> bool:
-        """Whether effects are being done right now, by whoever called."""
+        """Whether effects are being executed right now, by any caller."""
         return self._going
 
     @property
@@ -48,18 +48,18 @@ class Agenda(Generic[Effect]):
 
     @property
     def uncut(self) -> bool:
-        """Whether no cut is asked for that is not done."""
+        """Whether no truncation is pending."""
         return self.cuts_done == self._cuts_taken
 
     def take(self) -> None:
-        """Ask the machine what it wants, without doing any of it yet."""
+        """Collect new effects from the machine without executing them yet."""
         for effect in self._take():
             if isinstance(effect, self._cuts):
                 self._cuts_taken += 1
             self._queue.append(effect)
 
     def go_on(self) -> None:
-        """Do what is to be done, as far as nothing waits; what comes of that, too."""
+        """Execute effects until one waits, including effects that these cause."""
         if self._going or self._ended:
             return
         self._going = True
@@ -73,11 +73,11 @@ class Agenda(Generic[Effect]):
             self._going = False
 
     def wait(self) -> None:
-        """What is being done takes its time: nothing else is done before `resume`."""
+        """The current effect takes time: no other is executed before `resume`."""
         self._waits = True
 
     def resume(self) -> None:
-        """What was waited for is done; the rest is for `go_on`."""
+        """The current effect is done; `go_on` executes the rest."""
         self._waits = False
 
     def end(self) -> None:

@@ -19,12 +19,12 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, error: DuramenError) -> "Refused":
-        """The error as another node is told of it."""
+        """The error in the form for another node."""
         return cls(error.id, str(error))
 
     @classmethod
     def of_any(cls, error: DuramenError | None) -> "Refused | None":
-        """The same where there may be no error."""
+        """The same for an optional error."""
         return None if error is None else cls.of(error)
 
     def error(self) -> DuramenError:

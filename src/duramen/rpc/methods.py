@@ -21,9 +21,9 @@ UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Method(Generic[Request, Response]):
-    """What one node asks another. Request and response are MessagePack, by their types.
+    """A request between nodes. Request and response are MessagePack of their types.
 
-    `idempotent`: a second request does what the first has done, so a lost response is no reason to give up.
+    `idempotent`: a repeat has no further effect, so it may be retried after a lost response.
     """
 
     __slots__ = ("_requests", "_responses", "deadline_ms", "idempotent", "name", "request", "response")

@@ -45,15 +45,15 @@ def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:
 
 
 def unasked_as(kind: type[DuramenError], outcome: Response | DuramenError) -> Response | DuramenError:
-    """An outcome for whoever asks a controller or a coordinator: `kind` where that node could not be asked.
+    """The outcome for callers of a controller or coordinator: `kind` if that node could not be reached.
 
-    NotLeader itself would say to clients that another node leads the partition that they asked about.
+    NotLeader itself would tell clients that another node leads the partition in their request.
     """
     return kind(str(outcome)) if isinstance(outcome, UNASKED) else outcome
 
 
 class KnownLeader(NamedTuple):
-    """The node that leads, None where nobody does, and its epoch."""
+    """The leader's node id, None if there is none, and its epoch."""
 
     node_id: int | None
     epoch: int
@@ -79,11 +79,11 @@ class RetryPace(NamedTuple):
 
 
 class Retrying(Generic[Response]):
-    """One request on its way.
+    """One request in progress.
 
-    Where an attempt may have had its effect, that is the outcome of giving up, whatever refused later attempts.
-    An attempt that fails because another leads is repeated at once where a leader of a newer epoch is known by then,
-    else after a wait that doubles. An attempt under way when the time is over is waited for: its own deadline ends it.
+    If an attempt may have had its effect, giving up reports that, whatever refused later attempts. If an attempt fails
+    because another node leads, it is repeated immediately if a leader of a newer epoch is known by then, otherwise
+    after a doubling delay. An attempt in progress at the deadline is awaited: its own deadline ends it.
     """
 
     def __init__(
