@@ -40,7 +40,7 @@ Verdicts = Mapping[tuple[Access, str], DuramenError]
 
 
 class Refuses(Enum):
-    """What of a request is refused where a need of it is not met."""
+    """The parts of a request to refuse if a requirement is not met."""
 
     REQUEST = "all of it"
     TOPIC = "the topic, as if it were not there, with another error"
@@ -66,7 +66,7 @@ def cluster(operation: Operation, refuses: Refuses = Refuses.REQUEST) -> Need[ob
 
 
 class AdmissionRules(Generic[S]):
-    """What a kind of request needs. A kind that needs nothing says why that is so with `open_because`."""
+    """The requirements of a kind of request. A kind without any gives the reason in `open_because`."""
 
     __slots__ = ("needs", "only_reads", "open_because", "resolved", "within_ms")
 
@@ -78,9 +78,9 @@ class AdmissionRules(Generic[S]):
         open_because: str = "",
         only_reads: bool = False,
     ) -> None:
-        """`names` are resolved beside those of needs; a request waits for them `within_ms`.
+        """`names` are resolved besides those of the requirements; a request waits for them `within_ms`.
 
-        Live topics are there for a request that `only_reads`; others are refused them by name.
+        A request that `only_reads` may name live topics; other requests are refused for them.
         """
         self.only_reads = only_reads
         self.needs = needs
@@ -92,7 +92,7 @@ class AdmissionRules(Generic[S]):
 
 
 class Admitted(ResolvedTopics):
-    """What a handler gets beside its request: its topics, and what of the request was refused."""
+    """The admission of a request for its handler: resolved topics, and refused parts."""
 
     __slots__ = ("verdicts",)
 
@@ -106,11 +106,11 @@ class Admitted(ResolvedTopics):
         return self
 
     def refusal(self, access: Access, name: str) -> DuramenError | None:
-        """Why the request may not have this access; None where it may."""
+        """The reason why the request may not have this access; None if it may."""
         return self.verdicts.get((access, name)) if self.verdicts else None
 
     def check(self, access: Access, name: str) -> None:
-        """Raise the refusal, where there is one."""
+        """Raise the refusal, if there is one."""
         refusal = self.refusal(access, name)
         if refusal is not None:
             raise refusal
@@ -171,7 +171,7 @@ def _resolver_of(broker: Broker, topics: QueueTopics) -> Resolver:
 
 
 class Service:
-    """What the doors ask before they handle a request."""
+    """The interface of the doors before they handle a request."""
 
     def __init__(
         self, broker: Broker, *, resolver: Resolver | None = None, authorizer: Authorizer | None = None
@@ -191,12 +191,12 @@ class Service:
 
     @property
     def for_all(self) -> Admitted | None:
-        """What every request is admitted with where nothing is refused and no name has to be waited for; else None."""
+        """The admission of every request if nothing is refused and no name has to be awaited; otherwise None."""
         return None if self.resolver.all_known is None else self._for_all
 
     @property
     def for_readers(self) -> Admitted | None:
-        """The same for requests that only read: live topics are there too."""
+        """The same for requests that only read, which may name live topics."""
         return None if self.resolver.all_known is None else self._for_readers
 
     def _refused(
@@ -205,9 +205,9 @@ class Service:
         return errors if rules.only_reads or not self._read_only else {**self._read_only, **errors}
 
     def admit_now(self, principal: Principal, rules: AdmissionRules[S], source: S) -> Admitted | DuramenError | None:
-        """What a request is admitted with, or why it is refused; None where its names have to be waited for.
+        """The admission of a request, or the reason of its refusal; None if its names have to be awaited.
 
-        That is the usual way of a request, made short; the other is `admit`.
+        This is the usual, short path; the other one is `admit`.
         """
         for_all = self.for_readers if rules.only_reads else self.for_all
         if for_all is not None:
@@ -222,9 +222,9 @@ class Service:
         return self.judge(principal, rules, source, found, _NONE)
 
     def admit(self, principal: Principal, rules: AdmissionRules[S], source: S, done: Done) -> Callable[[], None] | None:
-        """Resolve the names of a request and judge it: `done` gets what it is admitted with, or why it is refused.
+        """Resolve the names of a request and check it: `done` gets the admission, or the reason of the refusal.
 
-        Returns None where `done` was called already; else what makes it not be called.
+        Returns None if `done` was called already, otherwise a function that cancels it.
         """
         verdict = self.admit_now(principal, rules, source)
         if verdict is not None:

@@ -21,7 +21,7 @@ _UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, St
 
 
 def append(partition: Partition, batch: bytearray, done: Callable[[AppendResult], None]) -> None:
-    """Append as with acks=all, and tell what became of it; what is refused at once is not in the log."""
+    """Append as with acks=all, and report the outcome; a batch that is refused at once is not in the log."""
     _Appending(done).begin(partition, batch)
 
 

@@ -83,7 +83,7 @@ _VIEW_LIMITS: Final = ViewLimits()
 
 
 class Ports(NamedTuple):
-    """What the broker needs of the outside."""
+    """The ports that the broker needs."""
 
     worker: Worker
     clock: Clock
@@ -109,14 +109,14 @@ class BrokerParts(ABC):
         kinds: Sequence[ShardKind[Any]] = (),
         view_limits: ViewLimits = _VIEW_LIMITS,
     ) -> None:
-        """`report` is told what an operator should hear of. Without a `membership` the node is alone.
+        """`report` gets messages for operators. Without a `membership` the node is standalone.
 
-        `kinds` are those of coordinators that run beside the broker's own.
+        `kinds` are additional coordinator kinds.
 
-        A door that listens for the subjects of streams sets `when_listening`: it calls what it is handed once
-        what is listened for is what is bound now. Doors that follow leaders or the metadata add themselves to
-        `when_led`, called as `led` is, and to `when_happened`, called with each event behind its effect, or with None
-        where all of the metadata may be another.
+        A door that subscribes to the subjects of streams sets `when_listening`: it calls the given function once its
+        subscriptions match the bindings. Doors that follow leaders or the metadata add themselves to `when_led`, called
+        like `led`, and to `when_happened`, called with each event after its effect, or with None if all of the metadata
+        may have changed.
         """
         self.ports, self.deadlines, self.report = ports, deadlines, report
         self.settings, self.metrics = settings, metrics
@@ -178,7 +178,7 @@ class BrokerParts(ABC):
 
     @property
     def metadata_state(self) -> ControllerState:
-        """What is committed of the metadata."""
+        """The committed metadata."""
         return self.membership.state
 
     def _standalone(self, directory_id: str) -> AdministeredMembership:

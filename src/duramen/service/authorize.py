@@ -24,7 +24,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Operation(IntEnum):
-    """What a principal may do."""
+    """An operation of a principal."""
 
     READ = 3
     WRITE = 4
@@ -39,7 +39,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it may be done to."""
+    """The type of a resource."""
 
     TOPIC = 2
     GROUP = 3
@@ -55,7 +55,7 @@ class Access(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Decides. It answers from memory: what it knows is kept up to date elsewhere."""
+    """Decides from memory; its rules are kept up to date elsewhere."""
 
     def allows(self, principal: Principal, access: Access, name: str | None) -> bool:
         """Whether the principal may do that to the resource; None: to any resource of the type."""
@@ -83,7 +83,7 @@ class Gate:
         return self._authorizer is None
 
     def refusal(self, principal: Principal, access: Access, name: str | None) -> DuramenError | None:
-        """Why the principal may not; None where it may."""
+        """The reason why the principal may not; None if it may."""
         authorizer = self._authorizer
         if authorizer is None or authorizer.allows(principal, access, name):
             return None

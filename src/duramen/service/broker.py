@@ -60,7 +60,7 @@ class Broker(BrokerParts):
         Startup(self, self, done).begin()
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
-        """Take no more work, finish what was taken, and leave the directory clean."""
+        """Accept no more work, finish the accepted work, and leave the directory clean."""
         self.membership.stop()
         self.groups.stop()
         self.transactions.stop()
@@ -71,7 +71,7 @@ class Broker(BrokerParts):
         return self.clock.wall_ms()
 
     def random_bytes(self, size: int) -> bytes:
-        """Bytes that nobody can guess."""
+        """Unpredictable bytes."""
         return self.ports.randomness.token(size)
 
     def monotonic_ms(self) -> int:
@@ -85,7 +85,7 @@ class Broker(BrokerParts):
         wait_replicated(partition, record, wait_ms, self.clock, self.deadlines, done)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
-        """Do something after so many milliseconds, unless it is cancelled."""
+        """Run an action after a number of milliseconds, unless it is cancelled."""
         return self.deadlines.at(self.clock.monotonic_ms() + delay_ms, action)
 
     def next_deadline_ms(self) -> int | None:
@@ -93,7 +93,7 @@ class Broker(BrokerParts):
         return self.deadlines.next_ms()
 
     def fire(self) -> None:
-        """Do what is due."""
+        """Run due actions."""
         self.deadlines.fire(self.clock.monotonic_ms())
 
     # -- streams ------------------------------------------------------------------------------------
@@ -194,10 +194,10 @@ class Broker(BrokerParts):
         replication_factor: int | None = None,
         assignment: Assignment | None = None,
     ) -> None:
-        """Create a stream; with `idempotent`, one that exists with the same definition is as good.
+        """Create a stream; with `idempotent`, an existing one with the same definition succeeds too.
 
-        Its partitions have as many replicas, or those of `assignment`; without both as many as the settings say, where
-        there are so many nodes. One that is bound to subjects is listened for when it is `done`.
+        Its partitions have the given number of replicas, or those of `assignment`; without both, the number in the
+        settings, or the number of nodes if that is less. A stream bound to subjects is subscribed when it is `done`.
         """
         try:
             self._check_wish(wish)
@@ -299,7 +299,7 @@ class Broker(BrokerParts):
         self.membership.ask(AlterQuotas(entity, changes), settled(done))
 
     def produced(self, client_id: str, size: int) -> int:
-        """Count bytes that a client has produced; how many ms it is to wait before it goes on."""
+        """Count bytes that a client has produced; returns its throttle time in ms."""
         quotas = self.quotas
         return quotas.produced(client_id, size, self.clock.monotonic_ms()) if quotas.bounds else 0
 

@@ -21,7 +21,7 @@ __all__ = ["ClusterTopicResolver"]
 
 
 class ClusterTopicResolver(Resolver):
-    """The Resolver of a node of a cluster: streams and queues are known, topics of the inventory are asked for."""
+    """The Resolver of a cluster node: streams and queues are known, topics of the inventory are requested."""
 
     def __init__(self, broker: Broker, topics: QueueTopics) -> None:
         self._all = TopicResolver(broker.streams, topics)
@@ -36,7 +36,7 @@ class ClusterTopicResolver(Resolver):
         return None if self._broker.inventory.is_made else self._all.all_known
 
     def known(self, keys: Collection[TopicKey]) -> Found | None:
-        """Those that exist; None where one may be a topic of the inventory."""
+        """The existing topics; None if one may be a topic of the inventory."""
         found: dict[TopicKey, Topic | LightTopic] = {}
         for key in keys:
             topic = self._here(key)
@@ -55,7 +55,7 @@ class ClusterTopicResolver(Resolver):
         return self._broker.names_inventory(key)
 
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
-        """Ask for topics of the inventory, all together; where that fails nobody is told, and the request is late."""
+        """Request topics of the inventory together; a failure is not reported, and the request times out."""
         found: dict[TopicKey, Topic | LightTopic] = {}
         names, ids, lasting = dict[str, TopicKey](), list[UUID](), list[LastingId]()
         for key in keys:
@@ -89,7 +89,7 @@ class ClusterTopicResolver(Resolver):
     # -- ids ----------------------------------------------------------------------------------------
 
     def _ask_for_names(self, ids: Sequence[UUID], names: dict[str, TopicKey], then: Callable[[], None]) -> None:
-        """Ask the other nodes, one of which has told the client of these ids."""
+        """Ask the other nodes, one of which has sent these ids to the client."""
 
         def gathered(answer: Gathered[TopicNamesFound]) -> None:
             for one in answer.answers.values():

@@ -101,7 +101,7 @@ class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
 
 
 class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
-    """A group's coordinator is to show it, to move its offsets as the wish says, which is JSON, or to delete it."""
+    """To a group's coordinator: describe it, reset its offsets according to the wish (JSON), or delete it."""
 
     what: Literal["show", "move", "delete"]
     group_id: str
@@ -109,10 +109,10 @@ class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
 
 
 class AskQueues(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a shard is to put entries into queues, to change what is in one, or to read some.
+    """To the leader of a shard: add entries to queues, change a queue, or read entries.
 
-    It is also asked to settle leased entries, for what it alone knows, and to wait for something to be leased.
-    The wish is a record batch to put, else MessagePack, as is the answer.
+    Also: settle leased entries, which only the leader knows, and wait for entries to lease. The wish is a record batch
+    to add, otherwise MessagePack, and so is the response.
     """
 
     what: Literal["put", "change", "read", "settle", "query", "wait"]
@@ -122,7 +122,7 @@ class AskQueues(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnowTopic(msgspec.Struct, frozen=True, array_like=True):
-    """A client was told of the topic of that name, and will ask for it by its id."""
+    """A client was told the id of a topic name, and will use that id in requests."""
 
     name: str
 
@@ -132,9 +132,9 @@ class TopicKnown(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a partition is to find a snapshot there, to read of one, or to say what those at positions hold.
+    """To the leader of a partition: find a snapshot, read from one, or report the bytes that some hold.
 
-    The wish is JSON; the answer is, too, but for what is read, which is MessagePack.
+    The wish is JSON, and so is the response, except for reads, which are MessagePack.
     """
 
     what: Literal["find", "read", "held"]
@@ -176,7 +176,7 @@ class ExportPage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FindTopicNames(msgspec.Struct, frozen=True, array_like=True):
-    """Which names have topics with these ids, as far as this node has told clients?"""
+    """Asks for the names of topics with these ids, as far as the node has sent them to clients."""
 
     ids: list[bytes]
 
@@ -212,7 +212,7 @@ Request = AppendRequest | Read | Delete | Manage
 
 
 class AppendResult(NamedTuple):
-    """What became of a batch: its base offset, or why it has none; `unknown`: it may be in the log all the same."""
+    """The outcome of a batch: its base offset, or the error; `unknown`: it may still be in the log."""
 
     base_offset: int
     error: DuramenError | None = None
@@ -226,7 +226,7 @@ class AppendResponse(msgspec.Struct, frozen=True, array_like=True, tag="appended
 
     @classmethod
     def of(cls, fates: list[AppendResult]) -> "AppendResponse":
-        """Fates as another node is told of them."""
+        """Results in the form for another node."""
         return cls(tuple((one.base_offset, Refused.of_any(one.error), one.unknown) for one in fates))
 
     def read(self) -> list[AppendResult]:
@@ -237,7 +237,7 @@ class AppendResponse(msgspec.Struct, frozen=True, array_like=True, tag="appended
 
 
 class Bytes(msgspec.Struct, frozen=True, array_like=True, tag="bytes"):
-    """Whole batches, those that hold the records from `offset` on; none where nothing is there yet."""
+    """Whole batches with the records from `offset` on; none if there are none yet."""
 
     offset: _Offset
     high_watermark: _Offset
@@ -251,7 +251,7 @@ class DeleteRecordsResponse(msgspec.Struct, frozen=True, array_like=True, tag="d
 
 
 class Managed(msgspec.Struct, frozen=True, array_like=True, tag="managed"):
-    """What a client is answered about a group: JSON, or nothing."""
+    """The response to the client about a group: JSON, or nothing."""
 
     content: bytes
 
@@ -293,7 +293,7 @@ def method_of(request: AppendRequest | Read | Delete | Manage) -> Method[Any, An
 
 
 def where_of(position: Position) -> Where:
-    """A place in a log, as another node is told of it."""
+    """A position in a log, in the form for another node."""
     match position:
         case At():
             return "at", position.offset

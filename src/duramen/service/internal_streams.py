@@ -29,7 +29,7 @@ class _Keeper(Protocol):
 class _InventoryKeeper(_Keeper, Protocol):
     @property
     def queues(self) -> _Keeper:
-        """What keeps the records of topics."""
+        """The stream with the records of topics."""
 
 
 class _Create(Protocol):
@@ -38,15 +38,15 @@ class _Create(Protocol):
 
 
 class InternalStreams:
-    """Sees to it that each is there for who asks."""
+    """Creates each internal stream when it is first needed."""
 
     def __init__(
         self, create: _Create, settings: Settings, offsets: _Keeper, transactions: _Keeper, shares: _Keeper,
         leases: _Keeper, inventory: _InventoryKeeper, when_loaded: Callable[[str, Done], None],
     ) -> None:  # fmt: skip
-        """What keeps offsets, transactions, the state of share groups, leases, the inventory says when it is `ready`.
+        """The users of offsets, transactions, share group state, leases and the inventory report when they are `ready`.
 
-        `when_loaded` says when what is in a stream can be used here.
+        `when_loaded` reports when the content of a stream can be used here.
         """
         self._create = create
         self._settings = settings

@@ -58,9 +58,9 @@ def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
 
 
 def check_wish(inventory: Inventory, account: str, wish: Definition) -> None:
-    """Raise NameInvalid where a stream has the name of a tenant's topic, ConfigInvalid where its queues would.
+    """Raise NameInvalid if a stream has the name of a tenant's topic, ConfigInvalid if its queues would.
 
-    CoordinatorLoading where that is not known yet.
+    CoordinatorLoading if that is not known yet.
     """
     if inventory.may_name(account, wish.name):
         tenant = wish.name.split(".")[0]
@@ -135,9 +135,9 @@ def _queue(space: Stream, lasting_id: UUID) -> tuple[Queue, Partition]:
 def auto_create(
     inventory: Inventory, account: str, name: str, done: Callable[[DuramenError | None], None]
 ) -> None:  # fmt: skip
-    """Make the topic that has a Kafka name where the policy of its namespace says so; one that is there is as good.
+    """Create the topic with a Kafka name if the policy of its namespace allows it; an existing one succeeds too.
 
-    `done` gets StreamNotFound where it does not.
+    `done` gets StreamNotFound if the policy does not allow it.
     """
     path = kafka_path(name)
     if path is None:

@@ -30,7 +30,7 @@ def _by_shard(space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]]) -> Ma
 
 
 class _Gathered:
-    """What shards have refused of the entries of a request, each told by its number in the request."""
+    """Refused entries of a request from all shards, by their numbers in the request."""
 
     def __init__(self, by_shard: Mapping[int, Sequence[int]], done: RefusedDone) -> None:
         self._by_shard = by_shard
@@ -39,7 +39,7 @@ class _Gathered:
         self._done = done
 
     def answered(self, shard: int, answer: Refused | DuramenError) -> None:
-        """What a shard has refused, or why it has done nothing."""
+        """The entries that a shard refused, or the error for which it did nothing."""
         numbers = self._by_shard[shard]
         if isinstance(answer, DuramenError):
             self._refused.update(dict.fromkeys(numbers, answer))
@@ -51,7 +51,7 @@ class _Gathered:
 
 
 class LedQueues:
-    """The queues of spaces, by what the leaders of their shards say."""
+    """The queues of spaces, as the leaders of their shards report them."""
 
     def __init__(self, broker: Broker, shards: Shards) -> None:
         self._broker = broker
@@ -77,7 +77,7 @@ class LedQueues:
     def extend(
         self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], lease_ms: int, done: RefusedDone
     ) -> None:
-        """Have leases last so much longer from now on; `done` gets the entries of which none is left."""
+        """Extend leases to this time from now; `done` gets the entries that are no longer leased."""
         by_shard = _by_shard(space, entries)
         gathered = _Gathered(by_shard, done)
         for shard, numbers in by_shard.items():
@@ -117,7 +117,7 @@ class LedQueues:
     def count(
         self, space: Stream, queue: bytes, done: Callable[[tuple[Counted, int] | DuramenError], None]
     ) -> None:  # fmt: skip
-        """What is in a queue, and how many of its entries are leased."""
+        """The size of a queue, and the number of leased entries."""
         counted, shard = Counted(0, 0, 0, None, None, 0, 0), partition_of(queue, space.shards)
 
         def answered(answer: object) -> None:

@@ -37,10 +37,10 @@ class LastingId(UUID):
 
 
 class LightTopic(ABC):
-    """A topic that is no stream, as clients know it."""
+    """A topic that is not a stream, as clients see it."""
 
     def __init__(self, name: str, id_: UUID, partition: Partition) -> None:
-        """`partition` is that of a stream in which it is kept: who leads that answers for the topic."""
+        """`partition` is the stream partition that stores it; its leader serves the topic."""
         self.name = name
         self.id = id_
         self.partition = partition
@@ -52,7 +52,7 @@ class LightTopic(ABC):
 
     @abstractmethod
     def shown(self) -> None:
-        """A client is told of it, by its name and id, and of who leads it."""
+        """A client is told of its name, its id and its leader."""
 
     @property
     @abstractmethod
@@ -74,7 +74,7 @@ class LightTopic(ABC):
 
     @abstractmethod
     def source(self, leader_epoch: int) -> FetchSource:
-        """What one fetch reads it by, for a client that names that epoch of the leader; -1: it does not."""
+        """The source of one fetch, for a client that knows that leader epoch; -1: the client gave none."""
 
     @abstractmethod
     def find_offset(self, timestamp: int, done: OffsetDone) -> None:

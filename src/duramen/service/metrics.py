@@ -64,7 +64,7 @@ class Measures:
         metrics.compute("duramen_group_lag_seconds", lags.seconds, lambda: lags.left_out)
 
     def update(self) -> Iterator[None]:
-        """Bring what is not a plain counter up to date, step by step, so that others may go on in between."""
+        """Update computed metrics step by step, so that other work runs in between."""
         self._groups.measure()
         yield
         yield from self._lags.measure()

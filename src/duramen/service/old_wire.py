@@ -54,9 +54,9 @@ class _Refusal(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
 
 
 class _Form(NamedTuple):
-    """How a method is said: its mark, and what is made of requests and responses before they are MessagePack.
+    """The encoding of a method: its tag, and the conversions of requests and responses before MessagePack.
 
-    `pack_response` gets errors too; None: an empty body, which says nothing.
+    `pack_response` also encodes errors; None: an empty body without information.
     """
 
     mark: bytes
@@ -103,7 +103,7 @@ def _tagged_heard(said: Any) -> Any:
 
 
 class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of the two: what the controller says."""
+    """A response of the controller: one of the two."""
 
     answer: Answer | None = None
     refused: Refused | None = None
@@ -125,7 +125,7 @@ _CONTROL: Final = _Marked(msgspec.msgpack.Decoder(ControlRequest), lambda reques
 
 
 def _is_map(data: memoryview) -> bool:
-    """Whether MessagePack begins with a map: what the controller is asked."""
+    """Whether the MessagePack starts with a map: a request to the controller."""
     return bool(data) and (data[0] & 0xF0 == 0x80 or data[0] in (0xDE, 0xDF))
 
 

@@ -26,9 +26,9 @@ _AT_ONCE: Final = 50
 
 
 class LeaseRequest(NamedTuple):
-    """What is to be leased: `most` entries of these queues in all, for `lease_ms`; waited for where there is none.
+    """A request to lease `most` entries of these queues for `lease_ms`; it waits if there are none.
 
-    With `fifo` a queue has one lease at a time, and its entries come in their order.
+    With `fifo` a queue has one lease at a time, and delivers its entries in order.
     """
 
     queues: Sequence[bytes]
@@ -71,7 +71,7 @@ class _PartWait:
 
 
 class LeasePoll:
-    """A request for leases. `done` gets what was leased, or why nothing can be."""
+    """A request for leases in progress. `done` gets the leased entries, or the error."""
 
     def __init__(
         self, broker: Broker, requests: QueueRequests, space: Stream, request: LeaseRequest, turn: int,
@@ -206,9 +206,9 @@ class LeasePoll:
     # -- dead letters -------------------------------------------------------------------------------
 
     def _move(self, dead: Sequence[Leased], done: Callable[[], None]) -> None:
-        """Put entries into the dead-letter queue, then acknowledge them; a repeat puts nothing in twice.
+        """Add entries to the dead-letter queue, then acknowledge them; a repeat adds nothing twice.
 
-        What fails is tried again with the next lease: theirs expires. `done` is called once all is over.
+        If it fails, it is retried with the next lease, because the present one expires. `done` is called at the end.
         """
         left = len(dead)
 

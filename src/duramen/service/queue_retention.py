@@ -38,12 +38,12 @@ _KeptOf = Callable[[StateRows, Queue], Retention]
 
 
 def retention_of(space: Stream) -> Retention:
-    """What is kept of each queue of a space."""
+    """The retention limits of each queue of a space."""
     return Retention(*(space.config.integer(name) for name in QUEUE_RETENTION))
 
 
 class RetentionParts(NamedTuple):
-    """What retention works with; `alone`: the node is no part of a cluster."""
+    """Dependencies of retention; `alone`: the node is standalone."""
 
     streams: BrokerStreams
     coordinators: Runtime
@@ -102,7 +102,7 @@ class QueueRetention:
     # -- before queues are read ---------------------------------------------------------------------
 
     def settle(self, space: Stream, shard: int, queues: Iterable[Queue], then: Callable[[], None]) -> None:
-        """Have queues of a shard that is led here trimmed, then go on: also where that cannot be stored now."""
+        """Trim queues of a shard led here, then continue, also if the trim cannot be stored now."""
         kept = self._kept(space)
         if kept is None:
             then()
@@ -176,7 +176,7 @@ class QueueRetention:
 
 
 class _Settling:
-    """Queues of a shard that are looked at one after the other, and trimmed where there is more than is kept."""
+    """Queues of a shard that are examined one after the other, and trimmed if they exceed the limits."""
 
     def __init__(
         self, parts: RetentionParts, space: Stream, shard: int, kept: _KeptOf, queues: Iterable[Queue],
@@ -193,7 +193,7 @@ class _Settling:
         self._trimmed = 0
 
     def begin(self) -> None:
-        """Look at the next queues."""
+        """Examine the next queues."""
         self._looks += 1
         if not self._queues or self._looks > _LOOKS:
             self._then(self._trimmed)

@@ -74,10 +74,10 @@ def _number(space: Stream) -> int:
 
 
 class QueueTopics:
-    """The queues that are topics. An id is found in memory, or in the rows of the space's shards.
+    """Queues that are topics. An id is found in memory, or in the rows of the space's shards.
 
-    The id of a queue in which nothing was yet is known to who was told of it: the node that has shown it to a client
-    tells the leader of the shard.
+    The id of a queue without entries is known only from the name sent to a client: the node that sent it tells the
+    leader of the shard.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -348,7 +348,7 @@ class QueueTopic(LightTopic):
         self.settle(partial(self._find, timestamp, done))
 
     def settle(self, then: Callable[[], None]) -> None:
-        """Have the queue trimmed to what is kept of it, then go on."""
+        """Trim the queue to its retention limits, then continue."""
         self._broker.retention.settle(self._space, self.partition.index, [self._queue], then)
 
     def is_settled(self) -> bool:
@@ -372,7 +372,7 @@ class QueueTopic(LightTopic):
             done(-1, -1, OffsetNotAvailable(str(error)) if isinstance(error, NotLeader) else error)
 
     def _search(self, timestamp: int, start: int, best: tuple[int, int], done: OffsetDone) -> None:
-        """Look through so many entries at once for a time, or for the youngest one."""
+        """Search a bounded number of entries at once for a time, or for the youngest one."""
         now_ms = self._broker.now_ms()
         try:
             _, rows = self.view()
@@ -390,7 +390,7 @@ class QueueTopic(LightTopic):
             self._broker.store.soon(lambda: self._search(timestamp, found.next, best, done))
 
     def behind(self, offset: int, most: int) -> tuple[int, int, int, int]:
-        """The start, the end, the number of records from an offset on, at most so many, and the first one's timestamp.
+        """The start, the end, the number of records from an offset on (bounded), and the timestamp of the first.
 
         Raises NotLeader.
         """
@@ -398,7 +398,7 @@ class QueueTopic(LightTopic):
         return lag(rows, self._queue.hash, offset, most, self._broker.now_ms())
 
     def read(self, offset: int, max_bytes: int) -> FetchResult:
-        """What is in the queue from an offset on. Raises OffsetOutOfRange, NotLeader."""
+        """Entries of the queue from an offset on. Raises OffsetOutOfRange, NotLeader."""
         _, rows = self.view()
         data, end, head = read_topic(rows, self._queue.hash, offset, max_bytes, self._broker.now_ms())
         return FetchResult(None, None, end, head, end, made=data or None)
@@ -468,11 +468,11 @@ class QueueSource(FetchSource):
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Nothing to cancel."""
 
 
 def _remember(known: OrderedDict[UUID, _T], id_: UUID, what: _T) -> None:
-    """What is known of the newest ids."""
+    """Cache the newest ids."""
     known[id_] = what
     known.move_to_end(id_)
     if len(known) > _KNOWN_IDS:

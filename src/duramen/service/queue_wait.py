@@ -11,7 +11,7 @@ class QueueWait:
     """Rounds of one request: `ask` begins one, and `ended` says that it is over."""
 
     def __init__(self, broker: Broker, wait_ms: int, ask: Callable[[], None], answer: Callable[[], None]) -> None:
-        """`answer` is called where there is nothing to wait for; it may call `end`."""
+        """`answer` is called without anything to wait for; it may call `end`."""
         self._broker = broker
         self._wait_ms = wait_ms
         self._ask = ask
@@ -38,7 +38,7 @@ class QueueWait:
         return ends
 
     def watch(self, leave: Iterable[Callable[[], None]]) -> None:
-        """Something is told to `wake` when it happens; each of `leave` takes that back."""
+        """Register for events that call `wake`; each function in `leave` unregisters."""
         self._leave += leave
 
     def wake(self) -> None:

@@ -79,14 +79,14 @@ UNKNOWN: Final = (NotCoordinator, NotEnoughReplicasAfterAppend, OutcomeUnknown, 
 
 
 class Enqueued(NamedTuple):
-    """What became of so many entries: of each shard their numbers, and the position of the first one or why not."""
+    """The outcome of a number of entries: for each shard their numbers, and the first position or the error."""
 
     entries: int
     numbers: Mapping[int, Sequence[int]]
     answers: Mapping[int, Position | DuramenError]
 
     def each(self, make: Callable[[int, int], _T]) -> list[_T | None]:
-        """What is made of the leader epoch and the offset of each entry; None where it is not known to be there."""
+        """A value from the leader epoch and offset of each entry; None if it is not known to be stored."""
         found: list[_T | None] = [None] * self.entries
         for shard, numbers in self.numbers.items():
             answer = self.answers[shard]
@@ -160,12 +160,12 @@ def queue_of(space: Stream, name: bytes) -> Queue:
 
 
 def request_of(space: Stream, text: str) -> RequestId | None:
-    """The id of a request; None where it has none."""
+    """The id of a request; None without one."""
     return RequestId(text.encode(), hash_of(space.id)(text.encode())) if text else None
 
 
 def patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done: Callable[[_T], None]) -> None:
-    """Ask again while the shard is being loaded: what it refuses with that was not done."""
+    """Retry while the shard is being loaded: a refusal then means that nothing was done."""
     until_ms = broker.monotonic_ms() + _PATIENCE_MS
 
     def answered(answer: _T) -> None:
@@ -194,7 +194,7 @@ def _read_trimmed(
 
 
 def _unknown(error: DuramenError) -> DuramenError:
-    """Of an operation that may have been done: an error that says so, after which nobody does it again."""
+    """The error of an operation that may have been executed, after which it is not retried."""
     return error if isinstance(error, UNKNOWN) else OutcomeUnknown(f"whether it was done is not known: {error}")
 
 
@@ -202,7 +202,7 @@ class Shards(Protocol):
     """The shards of spaces, wherever they are led. Each `done` gets an outcome once."""
 
     def submit(self, partition: Partition, command: QueueCommand, done: PositionDone) -> None:
-        """Do what is decided on the rows of a shard, or put entries in: `done` gets the first record's position."""
+        """Execute an operation on the rows of a shard, or add entries: `done` gets the first record's position."""
 
     def append(self, partition: Partition, batch: bytearray, done: PositionDone) -> None:
         """Append a batch of entries, which is the log's from here on: `done` gets the position of its first."""
@@ -210,15 +210,15 @@ class Shards(Protocol):
     def retrieve(
         self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
     ) -> Callable[[], None]:
-        """Read queues; returns what ends it. With `batches` what is found may be record batches."""
+        """Read queues; returns a function that ends the read. With `batches` the result may be record batches."""
 
     def settle(self, partition: Partition, command: Ack | Nack, done: SettleDone) -> None:
         """Acknowledge leased entries of a shard, or give them back: `done` gets those that were refused."""
 
     def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
-        """`done` gets what the leader of a shard answers; see `run_query`.
+        """`done` gets the response of the shard's leader; see `run_query`.
 
-        Where this node leads it, `waiter` watches a shard that has nothing to be leased.
+        If this node is the leader, `waiter` watches a shard without entries to lease.
         """
 
     def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
@@ -226,7 +226,7 @@ class Shards(Protocol):
 
 
 class LocalShards:
-    """Those that this node leads: all there are, where it is alone."""
+    """The shards led by this node; all shards on a standalone node."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -314,7 +314,7 @@ class QueueRequests:
 
     @property
     def shards(self) -> Shards:
-        """The shards, to be asked for what only their leaders know."""
+        """The shards, for queries that only their leaders answer."""
         return self._shards
 
     def enqueue(
@@ -338,9 +338,9 @@ class QueueRequests:
             self._shards.submit(space.partition(shard), command, partial(found.answered, shard))
 
     def enqueue_batch(self, space: Stream, batch: bytearray, done: Callable[[Enqueued], None]) -> None:
-        """As `enqueue`, of entries that come as a producer's batch, which is the log's from here on.
+        """Like `enqueue`, for entries in a producer's batch, which the log owns from then on.
 
-        Where all are of one shard it is stored as it is. Raises QueueBatchTooLarge, BatchCorrupt, BatchInvalid.
+        If all belong to one shard it is stored unchanged. Raises QueueBatchTooLarge, BatchCorrupt, BatchInvalid.
         """
         count, most = check(batch).records, space.max_message_bytes
         if count > MOST_ENTRIES or len(batch) > most:
@@ -380,15 +380,15 @@ class QueueRequests:
     def retrieve(
         self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool = False
     ) -> Callable[[], None]:
-        """What is in queues from positions on; where nothing is, wait for the first entry.
+        """Entries of queues from positions on; waits for the first entry if there are none.
 
-        With `batches` of a single queue, as record batches. Returns what ends it: nobody waits any more.
+        With `batches`, for a single queue, as record batches. Returns a function that ends the wait.
         """
         return self._shards.retrieve(space, reads, limits, done, batches=batches)
 
 
 def _why_refused(batch: bytearray, space: Stream, refused: BatchInvalid) -> DuramenError:
-    """Why entries are refused: QueueNameInvalid where that is so, or what is known already."""
+    """The reason of refused entries: QueueNameInvalid if a name is invalid, otherwise the known one."""
     try:
         for place, record in enumerate(records(batch, verify=False, limit_bytes=space.decoded_limit_bytes)):
             problem = name_problem(record.key)
@@ -409,7 +409,7 @@ class _Gathered:
         self._done = done
 
     def answered(self, shard: int, answer: Position | DuramenError) -> None:
-        """What became of the entries of a shard."""
+        """The outcome of the entries of a shard."""
         self._answers[shard] = answer
         if len(self._answers) == len(self._by_shard):
             self._done(Enqueued(self._count, self._by_shard, self._answers))
@@ -480,7 +480,7 @@ class _Poll:
 
 
 def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limit: int) -> Mapping[bytes, Found]:
-    """So many entries in all: a queue of which too many were found is read on."""
+    """At most this many entries in all: the rest of a queue is read later."""
     left, cut = limit, dict[bytes, Found]()
     for queue, one in found.items():
         if not isinstance(one, Retrieved) or len(one.entries) <= left:

@@ -29,10 +29,10 @@ def recreate(
     largest_producer_id: int,
     now_ms: int,
 ) -> list[Event]:
-    """Events after which every stream in `partitions` has at least as many as that, and no producer id is used twice.
+    """Events that give every stream in `partitions` at least that many, and prevent reuse of producer ids.
 
-    A stream that `state` does not know gets a name made of its id and keeps its records for ever, for its config is
-    lost as well; one of `offsets` becomes the stream of consumer offsets, where there is none.
+    A stream that `state` does not know gets a name made of its id and keeps its records without limit, because its
+    config is lost too; one of `offsets` becomes the stream of consumer offsets, if there is none.
     """
     events: list[Event] = []
     offsets_known = OFFSETS_STREAM in state.streams

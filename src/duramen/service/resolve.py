@@ -21,7 +21,7 @@ Found = Mapping[TopicKey, Topic | LightTopic]
 
 
 def stream_in(found: Found, key: TopicKey) -> Stream | None:
-    """The stream among what was found."""
+    """The stream among the resolved topics."""
     topic = found.get(key)
     return topic if isinstance(topic, Stream) else None
 
@@ -31,10 +31,10 @@ class Resolver(Protocol):
 
     @property
     def all_known(self) -> Found | None:
-        """All topics as they are at any time, by name and by id; None where some have to be asked for first."""
+        """All present topics, by name and by id; None if some have to be requested first."""
 
     def known(self, keys: Collection[TopicKey]) -> Found | None:
-        """Those of the topics that exist; None where that has to be found out first: see `resolve`."""
+        """The existing topics; None if that has to be requested first: see `resolve`."""
 
     def resolve(self, keys: Collection[TopicKey], done: Callable[[Found], None]) -> None:
         """Call `done` once, now or later, with those topics that exist."""
@@ -43,7 +43,7 @@ class Resolver(Protocol):
         """All topics that may be listed."""
 
     def from_name(self, first: str) -> Iterator[Topic]:
-        """Those in the order of their names, from that name on: a page of them costs no look at the others."""
+        """Topics in name order from that name on: a page costs only its own topics."""
 
 
 class StreamResolver:
@@ -76,7 +76,7 @@ class StreamResolver:
 
 
 class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
-    """Streams, and light topics that are looked up when they are asked for."""
+    """Streams, and light topics that are looked up on request."""
 
     def __init__(self, streams: Mapping[TopicKey, Stream], light: LightTopics) -> None:
         self._streams = streams
@@ -140,21 +140,21 @@ class ResolvedTopics:
         return self
 
     def find(self, key: TopicKey) -> Topic | None:
-        """The stream; None where `error` says why not: a light topic is only for those who ask with `light`."""
+        """The stream; None with the reason in `error`: a light topic is only returned with `light`."""
         if self._errors and key in self._errors:
             return None
         found = self._found.get(key)
         return found if isinstance(found, Stream) else None
 
     def light(self, key: TopicKey) -> LightTopic | None:
-        """The light topic; None where there is none of that name."""
+        """The light topic; None if there is none of that name."""
         if self._errors and key in self._errors:
             return None
         found = self._found.get(key)
         return found if isinstance(found, LightTopic) else None
 
     def partitions(self, key: TopicKey) -> int | None:
-        """How many partitions the topic has, a light one too; None where there is none."""
+        """The number of partitions of the topic, also of a light one; None if there is none."""
         stream = self.find(key)
         return len(stream.partitions) if stream is not None else None if self.light(key) is None else 1
 

@@ -53,7 +53,7 @@ class LeaseQuery(NamedTuple):
 
 
 class WaitQuery(NamedTuple):
-    """Whether one of these queues has something to be leased: waited for so long."""
+    """Waits this long for an entry to lease in one of these queues."""
 
     queues: list[bytes]
     fifo: bool
@@ -61,7 +61,7 @@ class WaitQuery(NamedTuple):
 
 
 class ExtendQuery(NamedTuple):
-    """Have leases last so much longer from now on; answered with the entries of which none is left."""
+    """Extends leases to this time from now; the response has the entries that are no longer leased."""
 
     entries: list[tuple[bytes, LeasedEntry]]
     lease_ms: int
@@ -93,11 +93,11 @@ ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | UsageQuery
 
 
 class Waiter(Protocol):
-    """Who asks for leases, and is told when there may be some."""
+    """A request for leases that is told when there may be entries."""
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits any more: nothing is to be leased then."""
+        """Whether the client has gone: then nothing is leased."""
 
     def watch(self, leave: Iterable[Callable[[], None]]) -> None:
         """The shard tells `wake` when something happens; each of `leave` takes that back."""
@@ -132,7 +132,7 @@ def run_query(
     shard: QueueShard,
     rows: StateRows,
 ) -> Any:
-    """The answer to a query at the leader of the shard.
+    """The response to a query at the leader of the shard.
 
     Of a LeaseQuery it is a list of Leased; where nothing is there, `waiter` watches from the same turn on. Of an
     ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries, of
@@ -196,7 +196,7 @@ def _extend(space: Stream, query: ExtendQuery, shard: QueueShard, rows: StateRow
 
 
 class _Wait:
-    """A wait at the leader of a shard. `done` is told once whether there may be something to be leased."""
+    """A wait at the leader of a shard. `done` is told once whether there may be entries to lease."""
 
     def __init__(self, broker: Broker, queues: Sequence[Queue], query: WaitQuery, done: QueryDone) -> None:
         self._broker = broker
@@ -217,12 +217,12 @@ class _Wait:
         return False
 
     def looked(self, answer: object) -> None:
-        """It was looked at, or could not be."""
+        """The queues were examined, or could not be."""
         if answer is not False:
             self.end(answer=answer)
 
     def end(self, answer: object = None) -> None:
-        """Wait for nothing any more; with an answer it is told."""
+        """End the wait; with a response `done` is called."""
         done, self._done = self._done, None
         self._late.cancel()
         leave, self._leave = self._leave, []

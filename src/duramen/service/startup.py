@@ -14,7 +14,7 @@ Done = Callable[[DuramenError | None], None]
 
 
 class Startup:
-    """Starts a broker of these parts, once. `listener` is told of the metadata."""
+    """Starts a broker of these parts, once. `listener` gets the metadata."""
 
     def __init__(self, parts: BrokerParts, listener: MetadataListener, done: Done) -> None:
         self._parts = parts

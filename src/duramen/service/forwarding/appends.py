@@ -33,7 +33,7 @@ class Delivery:
         self, ways: Router, batches: Sequence[PartitionBatch], within_ms: int,
         done: Callable[[list[AppendResult]], None],
     ) -> None:  # fmt: skip
-        """`done` gets the fates in the order of the batches, once: NotLeader where no leader was found in time."""
+        """`done` gets the results in the order of the batches, once: NotLeader if no leader was found in time."""
         self._ways = ways
         self._batches = batches
         self._done: Callable[[list[AppendResult]], None] | None = done
@@ -46,7 +46,7 @@ class Delivery:
         self._last = ways.broker.later(within_ms, self._expire)
 
     def begin(self) -> None:
-        """Send what is to be sent to whoever leads now."""
+        """Send the remaining batches to the present leaders."""
         self._next = None
         waiting = [at for at in range(len(self._batches)) if at not in self._fates and at not in self._asked]
         self._again = {}
@@ -63,7 +63,7 @@ class Delivery:
         self._go_on()
 
     def stop(self, error: DuramenError) -> None:
-        """Nobody is asked any more."""
+        """Send no more requests."""
         self._end(error)
 
     # -- here ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Delivery:
         self._end(None)
 
     def _end(self, error: DuramenError | None) -> None:
-        """It is too late: what is under way may be stored, and what waits is not."""
+        """The time is over: batches in flight may be stored, waiting ones are not."""
         if self._done is None:
             return
         for at, why in self._again.items():
@@ -153,7 +153,7 @@ class Delivery:
 
 
 def _fates(leader: int, answer: AppendResponse | DuramenError, count: int) -> list[AppendResult]:
-    """What a leader has answered; where that is nothing that can be read, the batches may be stored."""
+    """The results in a leader's response; if it is invalid, the batches may be stored."""
     if isinstance(answer, AppendResponse) and len(answer.fates) == count:
         return answer.read()
     if isinstance(answer, DuramenError) and not isinstance(answer, OutcomeUnknown):

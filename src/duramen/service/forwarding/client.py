@@ -16,7 +16,7 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Errand(Protocol[Found_co]):
-    """What is wanted of a partition."""
+    """A request about a partition."""
 
     @property
     def partition(self) -> Partition:
@@ -24,19 +24,19 @@ class Errand(Protocol[Found_co]):
 
     @property
     def method(self) -> Method[Any, Any]:
-        """The method by which its leader is asked; the response is what is found."""
+        """The rpc method for the leader; its response is the result."""
 
     def begin(self, done: Callable[[Found_co | DuramenError | OSError], None]) -> Callable[[], None] | None:
-        """Do it here, where that is possible: returns what cancels it. None where another node is to be asked."""
+        """Execute it here if possible: returns a function that cancels it. None if another node has to be asked."""
 
     def request(self, spent_ms: int) -> Any:
-        """What another node is asked, when so much of the time is gone."""
+        """The request to another node, after this much of the time."""
 
 
 def asking(
     ways: Router, errand: Errand[Found], within_ms: int, done: Callable[[Found | DuramenError | OSError], None],
 ) -> Retrying[Found | OSError]:  # fmt: skip
-    """An errand that is to begin. `done` gets what is found once, NotLeader where nobody was found within the time."""
+    """A request that is ready to begin. `done` gets the result once, or NotLeader if no leader was found in time."""
     method = errand.method
 
     def attempt(

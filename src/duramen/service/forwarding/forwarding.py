@@ -54,7 +54,7 @@ class Nowhere:
     """The Way of a node that is alone."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """There is nobody."""
+        """There are no other nodes."""
         del node_id, body, done
         return False
 
@@ -63,7 +63,7 @@ class Forwarding:
     """Appends, reads and deletions, wherever they have to be done; and those of other nodes."""
 
     def __init__(self, broker: Broker, way: Way, room: Room) -> None:
-        """`room` is for all that clients have sent and wait for."""
+        """`room` is the memory budget of clients' waiting requests."""
         self.room = room
         self._ways = Router(broker, broker.caller.over(way), room)
         self._serving = ForwardedRequestHandlers(self._ways)
@@ -112,29 +112,29 @@ class Forwarding:
         self._ask(Deleting(partition, before), WITHIN_MS, done)
 
     def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
-        """Have a group's coordinator do what is wanted; returns what cancels it."""
+        """Let a group's coordinator execute the request; returns a function that cancels it."""
         return self._ask(errand, WITHIN_MS, done)
 
     def snapshot(
         self, errand: Snapshotting, wait_ms: int, done: Callable[[Managed | DuramenError | OSError], None]
     ) -> Callable[[], None]:
-        """Have what is wanted of a snapshot done, which may wait for so long; returns what cancels it."""
+        """Execute a snapshot request, which may wait this long; returns a function that cancels it."""
         return self._ask(errand, wait_ms + WITHIN_MS, done)
 
     def serve_snapshots(self, answer: Handler[AskSnapshot, Managed]) -> None:
-        """From here on `answer` does what other nodes want of snapshots in partitions that are led here."""
+        """From now on `answer` serves snapshot requests of other nodes for partitions led here."""
         self._serving.serve_snapshots(answer)
 
     def serve_groups(self, manage: Handler[Manage, Managed]) -> None:
-        """From here on `manage` does what other nodes want of groups that are coordinated here."""
+        """From now on `manage` serves group requests of other nodes for groups coordinated here."""
         self._serving.serve_groups(manage)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks for its clients: answered within the memory there is."""
+        """A request of another node for its clients: served within the memory budget."""
         self._serving.asked(body, answer)
 
     def stop(self) -> None:
-        """Nobody is asked any more: who waits is told so."""
+        """Send no more requests; waiting ones fail."""
         for one in list(self._open):
             one.stop(NodeStopping("this node is stopping"))
 

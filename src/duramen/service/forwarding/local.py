@@ -15,7 +15,7 @@ __all__ = ["Fetching", "LocalSlice", "delete", "has"]
 
 
 class LocalSlice(NamedTuple):
-    """What there is from `offset` on: a slice of whole batches; None where nothing is there yet."""
+    """The records from `offset` on: a slice of whole batches; None if there are none yet."""
 
     offset: int
     high_watermark: int
@@ -28,7 +28,7 @@ def delete(partition: Partition, before: int, done: Callable[[DeleteRecordsRespo
 
 
 def has(partition: Partition, position: Position) -> bool:
-    """Whether this node may read there: it leads, or what is there is committed for all it knows."""
+    """Whether this node may read there: it leads, or it knows that the records there are committed."""
     if partition.leads:
         return True
     log = partition.log
@@ -39,7 +39,7 @@ def has(partition: Partition, position: Position) -> bool:
 
 
 class Fetching:
-    """A read under way: finds the offset, then waits for records where there are none yet."""
+    """A read in progress: finds the offset, then waits if there are no records yet."""
 
     def __init__(
         self, fetches: FetchCoordinator, partition: Partition, position: Position, max_bytes: int, max_wait_ms: int,
@@ -54,7 +54,7 @@ class Fetching:
         self._find(position)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """The client no longer waits."""
         self._done = None
         if self._fetcher is not None:
             self._fetcher.cancel()

@@ -18,9 +18,9 @@ class Room:
         return self._held_bytes
 
     def take(self, size: int, *, alone: bool = False) -> bool:
-        """Hold so many more; False where there is no room, and nothing is held.
+        """Reserve this many bytes; False without reserving if there is no room.
 
-        With `alone` more than there is room for is taken, too, where nothing else is held.
+        With `alone` a larger amount is accepted too if nothing else is reserved.
         """
         if self._held_bytes + size > self.limit_bytes and not (alone and not self._held_bytes):
             return False
@@ -28,5 +28,5 @@ class Room:
         return True
 
     def give(self, size: int) -> None:
-        """Hold so many no more."""
+        """Release this many bytes."""
         self._held_bytes -= size

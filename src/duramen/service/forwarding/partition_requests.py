@@ -28,7 +28,7 @@ __all__ = ["Deleting", "Managing", "ReadRequest", "Snapshotting"]
 
 
 class ReadRequest(NamedTuple):
-    """A read. What is committed for all this node knows it reads itself; what lies behind that, the leader."""
+    """A read. This node serves records that it knows are committed; the leader serves later ones."""
 
     fetches: FetchCoordinator
     partition: Partition
@@ -54,7 +54,7 @@ class ReadRequest(NamedTuple):
 
 
 class Deleting(NamedTuple):
-    """A deletion of the oldest records. What would delete more the second time is not asked for twice."""
+    """A deletion of the oldest records. It is not retried if a repeat would delete more."""
 
     partition: Partition
     before: int
@@ -78,9 +78,9 @@ class Deleting(NamedTuple):
 
 
 class Managing(NamedTuple):
-    """What a client wants of a group, of whoever leads the `partition` that its offsets are stored in.
+    """A group request, executed by the leader of the `partition` that stores the group's offsets.
 
-    `do` does it here, and returns what cancels it.
+    `do` executes it here and returns a function that cancels it.
     """
 
     partition: Partition
@@ -100,7 +100,7 @@ class Managing(NamedTuple):
 
 
 class Snapshotting(NamedTuple):
-    """What is wanted of a snapshot in a partition, of its leader. `do` does it here, and returns what cancels it."""
+    """A snapshot request to the leader of a partition. `do` executes it here and returns a function that cancels it."""
 
     partition: Partition
     wanted: AskSnapshot
@@ -119,4 +119,4 @@ class Snapshotting(NamedTuple):
 
 
 def _nothing() -> None:
-    """It goes on."""
+    """Nothing to cancel."""

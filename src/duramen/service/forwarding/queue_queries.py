@@ -57,7 +57,7 @@ def named(wish: Any) -> bytes:
 
 
 def named_of(kinds: Mapping[str, type[Any]], wish: bytes) -> Any:
-    """What `named` has made, of one of these kinds. Raises RequestInvalid."""
+    """Decodes the result of `named`, one of these kinds. Raises RequestInvalid."""
     name, content = _decoded(wish, tuple[str, msgspec.Raw])
     kind = kinds.get(name)
     if kind is None:
@@ -85,18 +85,18 @@ def settled_of(wish: bytes) -> Ack | Nack:
 
 
 def wait_of(wish: bytes) -> WaitQuery:
-    """What is waited for. Raises RequestInvalid."""
+    """Decodes a wait. Raises RequestInvalid."""
     found: WaitQuery = _decoded(wish, WaitQuery)
     return found
 
 
 def answer_bytes(query: ShardQuery, answer: Any) -> bytes:
-    """The answer to a query, which is no error."""
+    """Encodes a successful response to a query."""
     return refused_bytes(answer) if isinstance(query, ExtendQuery) else msgspec.msgpack.encode(answer)
 
 
 def answer_of(query: ShardQuery, content: bytes) -> Any:
-    """What another node has answered; OutcomeUnknown where it cannot be read."""
+    """Decodes the response of another node; OutcomeUnknown if it is invalid."""
     return refused_of(content) if isinstance(query, ExtendQuery) else _read(content, _ANSWERS[type(query)])
 
 
@@ -108,7 +108,7 @@ def refused_bytes(refused: shard_queries.Refused) -> bytes:
 
 
 def refused_of(content: bytes) -> shard_queries.Refused | DuramenError:
-    """What `refused_bytes` has made; OutcomeUnknown where it cannot be read."""
+    """Decodes `refused_bytes`; OutcomeUnknown if it is invalid."""
     found = _read(content, list[_RefusedEntry])
     if isinstance(found, DuramenError):
         return found
@@ -123,14 +123,14 @@ def _read(content: bytes, type_: Any) -> Any:
 
 
 def rewritten_of(answer: object) -> Rewritten | None:
-    """What QueueHistoryRewritten says; None of anything else."""
+    """The content of QueueHistoryRewritten; None for other errors."""
     if not isinstance(answer, QueueHistoryRewritten):
         return None
     return str(answer), answer.start, answer.by, answer.reason
 
 
 def rewritten_error(said: Rewritten | None) -> QueueHistoryRewritten | None:
-    """The error of which `rewritten_of` has told."""
+    """The error with the content of `rewritten_of`."""
     if said is None:
         return None
     error = QueueHistoryRewritten(said[0])

@@ -72,7 +72,7 @@ class Ask(Protocol):
 
 
 class _Errand(NamedTuple):
-    """What is wanted of a shard. `do` does it here, and returns what cancels it."""
+    """A request to a shard. `do` executes it here and returns a function that cancels it."""
 
     partition: Partition
     wanted: AskQueues
@@ -131,7 +131,7 @@ class RoutedShards:
     def read(
         self, partition: Partition, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone
     ) -> Callable[[], None]:
-        """Read queues of one shard; what is found is record batches."""
+        """Read queues of one shard; the result is record batches."""
 
         def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
             return self._local.retrieve(space, reads, limits, partial(_found_managed, answered), batches=True)
@@ -182,7 +182,7 @@ class RoutedShards:
 
 
 class _RoutedPoll:
-    """Queues of several shards: all are looked at, then the first that something comes to is waited for."""
+    """Queues of several shards: all are read, then the first new entry in any is awaited."""
 
     def __init__(
         self, shards: RoutedShards, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone,
@@ -201,11 +201,11 @@ class _RoutedPoll:
         self._cancels: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Look at all of them."""
+        """Read all of them."""
         self._ask(0)
 
     def end(self) -> None:
-        """Nobody waits for it any more."""
+        """The client no longer waits."""
         self._over = True
         for cancel in self._cancels:
             cancel()
@@ -254,7 +254,7 @@ class _RoutedPoll:
 
 
 def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: Done[Managed]) -> None:
-    """What another node asks of a shard that is led here. Raises RequestInvalid."""
+    """Serve a request of another node to a shard led here. Raises RequestInvalid."""
     partition = space.partition(request.partition)
     if request.what == "put":
         local.append(partition, bytearray(request.wish), partial(_managed, done))
@@ -349,4 +349,4 @@ def _entries_of(found: Found) -> Found:
 
 
 def _nothing() -> None:
-    """What has begun ends."""
+    """Nothing to cancel."""

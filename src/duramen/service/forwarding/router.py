@@ -23,6 +23,6 @@ class Router(NamedTuple):
     room: Room
 
     def leader(self, partition: Partition) -> KnownLeader:
-        """Who leads a partition, as far as is known here."""
+        """The leader of a partition, as far as known here."""
         state = self.broker.membership.partition(partition.place)
         return KnownLeader(state.leader, state.leader_epoch)
