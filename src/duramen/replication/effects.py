@@ -34,19 +34,19 @@ class AppendRecords(NamedTuple):
 
 
 class TruncateRecords(NamedTuple):
-    """Let go of the log's records from `end_offset` on: none of them was acknowledged under acks=all."""
+    """Truncate the log at `end_offset`: none of the removed records was acknowledged under acks=all."""
 
     end_offset: int
 
 
 class Restart(NamedTuple):
-    """Let go of all records: the log begins anew at `start_offset`."""
+    """Delete all records: the log restarts at `start_offset`."""
 
     start_offset: int
 
 
 class StartAt(NamedTuple):
-    """Let go of the records below `start_offset`, as the leader has."""
+    """Delete the records below `start_offset`, as the leader has."""
 
     start_offset: int
 
@@ -72,19 +72,19 @@ class ProposeInSyncSet(NamedTuple):
 
 
 class AdvanceHighWatermark(NamedTuple):
-    """The high watermark is here now: what is below may be shown."""
+    """The high watermark has reached this offset: records below it may be shown."""
 
     high_watermark: int
 
 
 class Show(NamedTuple):
-    """At the tail of a chain: what is below this offset may be shown, whatever the high watermark is."""
+    """At the tail of a chain: records below this offset may be shown, whatever the high watermark is."""
 
     offset: int
 
 
 class Release(NamedTuple):
-    """Answer who waits with acks=all: acknowledged, or why not."""
+    """Complete a request with acks=all: acknowledged, or the error."""
 
     waiter: object
     refusal: ReplicaRefusal | None
@@ -101,7 +101,7 @@ class TransferLeadership(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Answer who waits for a record."""
+    """Complete a wait for a record."""
 
     waiter: object
     outcome: ReplicationWaitOutcome

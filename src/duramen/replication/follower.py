@@ -54,7 +54,7 @@ class PartitionFollowerRole:
         self._fetch()
 
     def close(self) -> None:
-        """It follows this leader no more: whoever waits is told."""
+        """It no longer follows this leader: waiting requests are completed."""
         for fetch in self._parked.take(lambda _: True):
             self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
 
@@ -64,14 +64,14 @@ class PartitionFollowerRole:
         self.placed()
 
     def reachable(self, node_id: int) -> None:
-        """There is a new connection to a node: what was on its way to it or from it may be lost."""
+        """There is a new connection to a node: messages in transit may be lost."""
         if node_id == self._upstream:
             self._wait_ms = self._replica.timeouts.wait_ms
             self._silence_ms = self._replica.timeouts.silence_ms
             self._fetch()
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
-        """What was to be said, or the answer to it, did not get there: soon it is said again."""
+        """A message or its response was lost: it is sent again soon."""
         again_ms = self._replica.now_ms + self._replica.timeouts.retry_ms
         if isinstance(message, ReplicaFetch):
             self._wait_ms = self._replica.timeouts.wait_ms
@@ -86,7 +86,7 @@ class PartitionFollowerRole:
 
     @property
     def shown_offset(self) -> int:
-        """What is below may be shown."""
+        """Records below this offset may be shown."""
         return max(self._shown, self._replica.high_watermark)
 
     @property
@@ -96,7 +96,7 @@ class PartitionFollowerRole:
         return self._retry_ms if parked_ms is None else min(self._retry_ms, parked_ms)
 
     def tick(self) -> None:
-        """What the time makes of it."""
+        """Process the passed time."""
         replica = self._replica
         for fetch in self._parked.take_due(replica.now_ms):
             if self._confirmed:
@@ -122,10 +122,10 @@ class PartitionFollowerRole:
     # -- upwards ------------------------------------------------------------------------------------
 
     def take(self, answer: ReplicaFetchAnswer) -> None:
-        """An answer to a fetch of this epoch; it counts where it was asked.
+        """A response to a fetch of this epoch; it applies at the offset of the fetch.
 
-        In an epoch what follows an end is the same for ever, so that answers may come late and twice. The high
-        watermark and the permit speak of the leader's log, which this one begins once it is confirmed.
+        Within an epoch the records after an end never change, so responses may be late and duplicated. The high
+        watermark and the permit refer to the leader's log, of which this one is a prefix once it is confirmed.
         """
         latest = self._waiting is not None and answer.asked.number == self._waiting.number
         here = answer.asked.end == self._replica.history.end
@@ -154,9 +154,9 @@ class PartitionFollowerRole:
             self._fetch()
 
     def _refused(self, answer: ReplicaFetchAnswer, *, latest: bool, here: bool) -> None:
-        """Ask again later: by then the controller may have said more.
+        """Ask again later: by then the controller may have sent an update.
 
-        Where the log above begins behind this one, or nobody knows any more where the two part, this one is begun anew.
+        If the upstream log starts after this one, or the divergence is no longer known, this log is restarted.
         """
         replica = self._replica
         if answer.refusal is ReplicaRefusal.OFFSET_OUT_OF_RANGE and answer.leader_epoch == replica.leader_epoch:
@@ -209,7 +209,7 @@ class PartitionFollowerRole:
         replica.send(self._upstream, self._waiting)
 
     def _report(self) -> None:
-        """Say what is on disk here and behind, beside the fetch that waits."""
+        """Report the synced offset of this replica and its followers, beside the waiting fetch."""
         news = self._reaches() != self._reported or self._checkpoints() != self._told_checkpoints
         if self._confirmed and news:
             self._replica.send(self._upstream, self._next_fetch(reports=True))
@@ -245,7 +245,7 @@ class PartitionFollowerRole:
     # -- shown here ---------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """At the tail of a chain all is known to be on every disk before the high watermark says so."""
+        """At the tail of a chain every disk is known to have the records before the high watermark shows it."""
         permit, me = self._permit, self._replica.node_id
         if permit is not None and {*permit.nodes, me} >= set(permit.members):
             offset = min(permit.offset, self._replica.reach.covered)
@@ -256,7 +256,7 @@ class PartitionFollowerRole:
     # -- downwards ----------------------------------------------------------------------------------
 
     def fetch(self, fetch: ReplicaFetch) -> None:
-        """A fetch of this epoch by who is confirmed, and so may be ahead: then it waits."""
+        """A fetch of this epoch by a confirmed follower, which may be ahead: then it waits."""
         replica = self._replica
         if not fetch.confirmed:
             replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
@@ -277,7 +277,7 @@ class PartitionFollowerRole:
             self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
     def answer_all(self) -> None:
-        """What goes along with answers has changed: whoever waits is answered."""
+        """Values sent with responses have changed: waiting fetches are answered."""
         if self._confirmed:
             for fetch in self._parked.take(lambda _: True):
                 self._answer(fetch)

@@ -12,7 +12,7 @@ __all__ = ["ReplicaHistory"]
 
 
 class ReplicaHistory:
-    """A log from `start_offset` to `end_offset`; below `synced_offset` all that there is of it is on disk."""
+    """A log from `start_offset` to `end_offset`; everything below `synced_offset` is on disk."""
 
     __slots__ = ("_end", "_takeovers", "end_offset", "start_offset", "synced_offset")
 
@@ -31,7 +31,7 @@ class ReplicaHistory:
         return end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that ordered the record there, or -1 where that is not known."""
+        """The epoch of the record there, or -1 if unknown."""
         return self._takeovers.epoch_at(offset)
 
     def takeovers_after(self, epoch: int) -> tuple[Takeover, ...]:
@@ -39,30 +39,33 @@ class ReplicaHistory:
         return tuple(takeover for takeover in self._takeovers if takeover.epoch > epoch)
 
     def append(self, epoch: int, leader_id: int, records: int) -> None:
-        """So many records of `epoch`, which is no lower than that of the last record."""
+        """Add a number of records of `epoch`, which is not lower than that of the last record."""
         if epoch != self._takeovers.latest_epoch:
             self._takeovers.add(Takeover(epoch, leader_id, self.end_offset))
         self.end_offset += records
 
     def cut(self, end_offset: int) -> None:
-        """Let go of the records from `end_offset` on, which is not before the start."""
+        """Truncate the records from `end_offset` on, which is not before the start."""
         self._takeovers.cut(end_offset)
         self.end_offset = end_offset
         self.synced_offset = min(self.synced_offset, end_offset)
 
     def restart(self, start_offset: int, high_watermark: int) -> None:
-        """The log is empty and begins there. On disk is, until that is synced, what was committed of the old one."""
+        """The log is empty and starts there. Until that is synced, the disk has the committed part of the old one."""
         self._takeovers = LeaderEpochCache()
         self.synced_offset = min(self.synced_offset, high_watermark)
         self.start_offset = self.end_offset = start_offset
 
     def start_at(self, offset: int) -> None:
-        """What is below `offset`, which lies in the log, is gone, and so is what is known of who ordered it."""
+        """Remove records below `offset`, which is in the log, and their epochs."""
         self._takeovers.start_at(offset)
         self.start_offset = offset
 
     def synced(self, end: Position) -> bool:
-        """All up to there is on disk; whether that is news. It is none where `end` is no part of the log any more."""
+        """Everything up to there is on disk; returns whether that is new.
+
+        It is not if `end` is no longer part of the log.
+        """
         if not self.synced_offset < end.offset <= self.end_offset:
             return False
         if self._takeovers.epoch_at(end.offset - 1) != end.leader_epoch:
@@ -71,10 +74,10 @@ class ReplicaHistory:
         return True
 
     def knows(self, end: Position) -> bool:
-        """Whether it can be said at all where this log and the history that `end` names part.
+        """Whether the divergence between this log and the history that `end` names can be determined.
 
-        Of what is before the start it cannot: not of an end there, and not of one in an epoch before the first that is
-        known. A log without a record, whose end names no epoch, is a part of any.
+        It cannot for ends before the start, or in an epoch before the first known one. A log without records, whose end
+        names no epoch, is a prefix of any.
         """
         if end.offset < self.start_offset:
             return False
@@ -85,9 +88,9 @@ class ReplicaHistory:
         return self.knows(end) and end.offset <= self.end_offset and self.parting(end) is None
 
     def parting(self, end: Position) -> Position | None:
-        """Where this log and the history that `end` names may part; None where they do not, up to there.
+        """Where this log and the history that `end` names may diverge; None if they do not, up to there.
 
-        `end` is one that this log knows of.
+        `end` must be known to this log.
         """
         if end.leader_epoch < 0:
             return None

@@ -23,9 +23,9 @@ class InSync:
         self.take(state)
 
     def take(self, state: ReplicatedPartition) -> None:
-        """The controller has made this of it: what was proposed before is in it, or is over.
+        """The controller's new state: it includes or ends the earlier proposal.
 
-        Of the partition epoch that is known it says nothing: what was proposed may be on its way still.
+        The same partition epoch as before gives no information: a proposal may still be in transit.
         """
         if state.partition_epoch <= self._partition_epoch:
             return
@@ -37,7 +37,7 @@ class InSync:
 
     @property
     def maximal(self) -> frozenset[int]:
-        """Everybody who may be in it."""
+        """Every replica that may be in the set."""
         return self.committed | self.attempted if self.attempted else self.committed
 
     @property
@@ -48,7 +48,7 @@ class InSync:
     def propose(
         self, leader: InSyncReplica, leader_epoch: int, in_sync: Iterable[InSyncReplica], due_ms: int
     ) -> AlterPartition:
-        """What to ask of the controller, again at `due_ms`."""
+        """The proposal to send to the controller, again at `due_ms`."""
         members = tuple(sorted(in_sync))
         self.attempted |= {member.node_id for member in members}
         self.in_flight = AlterPartition(*leader, leader_epoch, self._partition_epoch, members)

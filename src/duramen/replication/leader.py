@@ -24,9 +24,9 @@ __all__ = ["Behind", "PartitionLeaderRole"]
 
 
 class Behind(NamedTuple):
-    """A follower of a partition that lacks something: how many records, None where it was not heard yet.
+    """A follower that lacks records of a partition: how many, None if it has not reported yet.
 
-    `waiting_ms` is for how long it has lacked the first of them.
+    `waiting_ms` is how long it has lacked the first of them.
     """
 
     node_id: int
@@ -58,7 +58,7 @@ class PartitionLeaderRole:
         self.synced()
 
     def close(self) -> None:
-        """It leads no more: whoever waits is told."""
+        """It no longer leads: waiting requests are completed."""
         self._refuse_waiters()
         for fetch in self._parked.take(lambda _: True):
             self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
@@ -90,14 +90,17 @@ class PartitionLeaderRole:
         self._review()
 
     def lets_join(self, live: Collection[int]) -> bool:
-        """Whether one of these was heard and is not in sync. Of who was not, nothing changes before it is."""
+        """Whether one of these has reported and is not in sync.
+
+        A replica without a report changes nothing before it reports.
+        """
         maximal, heard = self._in_sync.maximal, self._progress.heard
         return any(node in live and node not in maximal and heard(node) for node in self._replica.state.replicas)
 
     def latest_offset(self) -> int | None:
-        """The end that clients are told: the high watermark, or None where an earlier leader may have told a later one.
+        """The end for clients: the high watermark, or None if an earlier leader may have reported a later one.
 
-        What was told before is below the end that this leader began with (OFFSET_NOT_AVAILABLE of KIP-207).
+        Earlier reports are below the end with which this leader began (OFFSET_NOT_AVAILABLE of KIP-207).
         """
         high_watermark = self._replica.high_watermark
         return high_watermark if high_watermark >= self._first else None
@@ -119,9 +122,9 @@ class PartitionLeaderRole:
 
     @property
     def awaits_others(self) -> bool:
-        """Whether somebody in sync lacks something, or is to be, or the set may be another: only then does it matter.
+        """Whether an in-sync or joining replica lacks records, or the set may change: only then connections matter.
 
-        Who waits for a record waits for one that somebody lacks.
+        A request that waits for a record waits for one that some replica lacks.
         """
         if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
             return True
@@ -137,7 +140,7 @@ class PartitionLeaderRole:
         return first_ms
 
     def tick(self) -> None:
-        """What the time makes of it."""
+        """Process the passed time."""
         for fetch in self._parked.take_due(self._replica.now_ms):
             self._answer(fetch)
         self._measure()
@@ -153,12 +156,12 @@ class PartitionLeaderRole:
         return None if self._has_enough() else ReplicaRefusal.NOT_ENOUGH_REPLICAS
 
     def cut_off(self) -> None:
-        """The controller or a follower cannot be reached: who waits for what this leader may never hear is told."""
+        """The controller or a follower is unreachable: requests that may never complete are refused."""
         if self.deposed:
             self._refuse_waiters()
 
     def moved(self) -> None:
-        """Another leads by now; the metadata log that says so is still on its way, as it may be with a slow disk."""
+        """Another node leads by now; the metadata record about it is still in transit."""
         self._moved = True
         self._refuse_waiters()
 
@@ -169,7 +172,7 @@ class PartitionLeaderRole:
 
     @property
     def deposed(self) -> bool:
-        """Whether others may lead since long, and what is written here counts only if they do not."""
+        """Whether others may have led for long, so that records written here count only if they do not."""
         return self._moved or (self._replica.unheard and any(map(self._is_cut_off, self._followers())))
 
     def _refuse_waiters(self) -> None:
@@ -177,7 +180,7 @@ class PartitionLeaderRole:
             self._replica.effects.append(Release(waiter, ReplicaRefusal.NOT_LEADER))
 
     def appended(self, records: int) -> None:
-        """So many records more have been written, ordered in this epoch."""
+        """A number of records has been appended in this epoch."""
         replica = self._replica
         replica.history.append(replica.leader_epoch, replica.node_id, records)
         self._progress.appended(replica.history.end_offset, replica.now_ms)
@@ -202,7 +205,7 @@ class PartitionLeaderRole:
 
     @property
     def lowest_checkpoint(self) -> int:
-        """The lowest of the older checkpoints of all in sync: what is below nobody needs. -1 where one is not known."""
+        """The lowest older checkpoint of all in-sync replicas; records below it are not needed. -1: unknown."""
         replica, lowest = self._replica, self._replica.checkpoint_offset
         for node in self._in_sync.maximal:
             if node != replica.node_id:
@@ -221,7 +224,7 @@ class PartitionLeaderRole:
         return len(self._in_sync.committed) >= self._replica.state.needed(self._replica.config)
 
     def _commit(self) -> None:
-        """What is on the disks of all that may be in sync is committed, while enough are known to be."""
+        """Records on the disks of all replicas that may be in sync are committed, while enough are known to be."""
         if self._has_enough() and self._replica.commit(
             min(self._progress.covered(node) for node in self._in_sync.maximal)
         ):
@@ -239,9 +242,10 @@ class PartitionLeaderRole:
         self._in_sync.refused(answer.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
 
     def _review(self) -> None:
-        """Propose another set where some lag or some have caught up; say again what was not answered.
+        """Propose another set if some lag or have caught up; repeat unanswered proposals.
 
-        What was refused is taken back first: otherwise the high watermark would wait for who is not let in.
+        A refused proposal is withdrawn first; otherwise the high watermark would wait for a replica that is not
+        admitted.
         """
         replica, now_ms = self._replica, self._replica.now_ms
         if now_ms < self._in_sync.due_ms:
@@ -283,7 +287,7 @@ class PartitionLeaderRole:
         return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms)
 
     def _is_cut_off(self, node_id: int) -> bool:
-        """Whether it fetches from here, and there is no connection to it."""
+        """Whether it fetches from this node and has no connection to it."""
         place = self._replica.places.get(node_id)
         return node_id in self._replica.gone and place is not None and place.upstream == self._replica.node_id
 
@@ -297,7 +301,7 @@ class PartitionLeaderRole:
         return [node for node in behind if node != replica.node_id and self._lags(node)]
 
     def _slow(self, members: frozenset[int]) -> tuple[int, ...]:
-        """Who is slow and not needed."""
+        """Slow replicas that are not needed."""
         if len(members) <= self._replica.state.needed(self._replica.config):
             return ()
         slow = self._slowness.eject(members - {self._replica.node_id})
@@ -313,7 +317,7 @@ class PartitionLeaderRole:
             replica.effects.append(TransferLeadership(replica.leader_epoch))
 
     def _successors(self) -> list[int]:
-        """Who is in sync and has said in this epoch that it lacks nothing."""
+        """In-sync replicas that have reported in this epoch that they lack nothing."""
         progress = self._progress
         return [node for node in self._followers() if progress.covered(node) >= 0 and not progress.lacks(node)]
 
@@ -333,7 +337,7 @@ class PartitionLeaderRole:
         return self._hand_over_ms if waits else None
 
     def _ready(self) -> list[int]:
-        """Who may join."""
+        """Replicas that may join."""
         joining = self._joining()
         if not joining:
             return joining
@@ -346,11 +350,11 @@ class PartitionLeaderRole:
         ]
 
     def _bar(self) -> int:
-        """What one who joins has on disk: all that any leader may have committed, and that a tail may have shown."""
+        """The offset that a joining replica must have on disk: all that a leader may have committed or a tail shown."""
         return max(self._replica.high_watermark, self._first, self._lent)
 
     def _joining(self) -> list[int]:
-        """Who is there and is not in sync."""
+        """Live replicas that are not in sync."""
         maximal = self._in_sync.maximal
         outside = [node for node in self._replica.state.replicas if node not in maximal]
         return [
@@ -375,7 +379,7 @@ class PartitionLeaderRole:
     # -- fetches ------------------------------------------------------------------------------------
 
     def fetch(self, fetch: ReplicaFetch) -> None:
-        """A fetch of this epoch: what it reports counts where its log is the beginning of this one."""
+        """A fetch of this epoch: its report counts if its log is a prefix of this one."""
         replica = self._replica
         if self._progress.is_stale(fetch.node_id, fetch.broker_epoch):
             replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
@@ -402,7 +406,7 @@ class PartitionLeaderRole:
             self._review()
 
     def answer_all(self) -> None:
-        """What goes along with answers has changed: whoever waits is answered."""
+        """Values sent with responses have changed: waiting fetches are answered."""
         for fetch in self._parked.take(lambda _: True):
             self._answer(fetch)
 
@@ -414,15 +418,15 @@ class PartitionLeaderRole:
         return permit is not None and permit.offset > fetch.permitted
 
     def _is_missed(self, fetch: ReplicaFetch) -> bool:
-        """Whether it speaks for one who may be ready to join, and has to be heard again first."""
+        """Whether it reports for a replica that may be ready to join and has to report again first."""
         outside = frozenset(self._replica.state.replicas) - self._in_sync.maximal
         missed = [node for node in outside if node in self._replica.live and not self._progress.heard(node)]
         return any(reach.node_id in missed for reach in fetch.reaches)
 
     def _permit(self) -> Permit | None:
-        """What the tail of a chain may show when all before it have it too.
+        """The offset that the tail of a chain may show once all before it have it.
 
-        Who joins later has to have it first; so it does not rise while somebody who keeps up is not in sync.
+        A replica that joins later must have it first; so it does not rise while a replica that keeps up is not in sync.
         """
         replica = self._replica
         if replica.config.topology is not Topology.CHAIN or not self._has_enough():

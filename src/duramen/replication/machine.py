@@ -21,9 +21,9 @@ __all__ = ["Behind", "ReplicaMachine"]
 
 
 class ReplicaMachine:
-    """The replica on a node. Whatever is called, `take` has what is to be done then.
+    """The replica on a node. After any call, `take` returns the new effects.
 
-    For streams with durability=os or memory, whoever runs it says of what is written that it is synced.
+    For streams with durability=os or memory, the caller reports written records as synced.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class ReplicaMachine:
 
     @property
     def led_epoch(self) -> int | None:
-        """The epoch in which it leads, as far as it knows; None where it does not."""
+        """The epoch in which it leads, as far as it knows; None if it does not."""
         return self._replica.state.leader_epoch if isinstance(self._part, PartitionLeaderRole) else None
 
     @property
     def may_lead(self) -> frozenset[int]:
-        """The nodes that may be elected as long as it leads, as far as it knows; none where it does not lead."""
+        """The nodes that may be elected while it leads, as far as it knows; empty if it does not lead."""
         return self._part.may_lead if isinstance(self._part, PartitionLeaderRole) else frozenset()
 
     @property
@@ -70,22 +70,22 @@ class ReplicaMachine:
 
     @property
     def history(self) -> ReplicaHistory:
-        """What its log is, written or to be written; not to be changed from outside."""
+        """Its log, including pending writes; read-only for callers."""
         return self._replica.history
 
     @property
     def high_watermark(self) -> int:
-        """What is below this offset is committed, as far as it knows."""
+        """Records below this offset are committed, as far as it knows."""
         return self._replica.high_watermark
 
     @property
     def durable_high_watermark(self) -> int:
-        """What may be noted of the high watermark for the next start; see `ReplicaDiskState`."""
+        """The high watermark that may be stored for the next start; see `ReplicaDiskState`."""
         return min(self._replica.high_watermark, self._replica.history.synced_offset)
 
     @property
     def shown_offset(self) -> int:
-        """What is below this offset may be read here."""
+        """Records below this offset may be read here."""
         return (
             self._part.shown_offset if isinstance(self._part, PartitionFollowerRole) else self._replica.high_watermark
         )
@@ -96,9 +96,9 @@ class ReplicaMachine:
         return self._part.latest_offset() if isinstance(self._part, PartitionLeaderRole) else None
 
     def covered(self, node_id: int, broker_epoch: int) -> int:
-        """Below this offset a leader knows that a replica has all on its disk; -1 where nothing is known.
+        """The offset below which a leader knows that a replica has everything on disk; -1 if unknown.
 
-        What it said before that registration does not count: its disk may be another one since.
+        Reports before that registration do not count, because its disk may have changed.
         """
         return self._part.covered(node_id, broker_epoch) if isinstance(self._part, PartitionLeaderRole) else -1
 
@@ -108,17 +108,17 @@ class ReplicaMachine:
 
     @property
     def awaits_others(self) -> bool:
-        """Whether it leads, and for somebody it matters who is connected; see `PartitionLeaderRole.awaits_others`."""
+        """Whether it leads and connections matter to a replica; see `PartitionLeaderRole.awaits_others`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.awaits_others
 
     def minds_live(self, live: Collection[int]) -> bool:
-        """Whether it matters that these nodes are live: who stands in a line may have another before it then."""
+        """Whether these live nodes matter: in a line a replica may get another upstream then."""
         if self._replica.config.topology is not Topology.FANOUT:
             return True
         return isinstance(self._part, PartitionLeaderRole) and self._part.lets_join(live)
 
     def minds(self, state: ReplicatedPartition) -> bool:
-        """Whether it has to do anything once it is told so: who follows the same leader goes on as it did."""
+        """Whether this state requires any action: a follower of the same leader continues unchanged."""
         if not isinstance(self._part, PartitionFollowerRole) or self._replica.config.topology is not Topology.FANOUT:
             return True
         return state.leader_epoch != self._replica.state.leader_epoch
@@ -129,7 +129,7 @@ class ReplicaMachine:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `tick` has something to do, unless something else happens first."""
+        """When `tick` has something to do, unless another event comes first."""
         part_ms = None if self._part is None else self._part.deadline_ms
         if self._early is None and not self._reaching.anybody:
             return part_ms  # as it is with most, most of the time
@@ -138,7 +138,7 @@ class ReplicaMachine:
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
     def take(self) -> list[Effect]:
-        """What is to be done since the last call, in this order; see `effects`."""
+        """The new effects, in order; see `effects`."""
         replica = self._replica
         if self._reaching.anybody:
             for waiter, outcome in self._reaching.settle(self.history, self.shown_offset, replica.now_ms):
@@ -149,7 +149,7 @@ class ReplicaMachine:
     # -- what happens -------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Set the clock, as every event has to that `tick` does not precede; what is due waits for `tick`."""
+        """Set the clock before an event without `tick`; due work waits for `tick`."""
         if now_ms > self._replica.now_ms:
             self._replica.now_ms = now_ms
 
@@ -163,10 +163,10 @@ class ReplicaMachine:
             self._part.tick()
 
     def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
-        """The controller's log says so, and which nodes are live.
+        """The state from the controller's log, and the live nodes.
 
-        Only what it says behind this node's registration counts: a leader never leads on in an epoch from before it was
-        started. What is older than what is known says nothing about the partition.
+        Only states after this node's registration apply: a leader never continues in an epoch from before its start.
+        Older states are ignored.
         """
         replica = self._replica
         known = replica.state
@@ -181,7 +181,7 @@ class ReplicaMachine:
             self._part.placed()
 
     def told_live(self, live: Collection[int]) -> None:
-        """These nodes are live. Behind a leader all stand in the same way, whoever is; in a line they do not."""
+        """The live nodes. Without a line they do not affect a follower; in a line they may."""
         replica = self._replica
         if replica.config.topology is not Topology.FANOUT:
             replica.told(replica.state, live)
@@ -193,7 +193,7 @@ class ReplicaMachine:
             self._part.placed()
 
     def configure(self, config: PartitionConfig) -> None:
-        """The stream's configs say so from here on."""
+        """The stream's configs have changed."""
         replica = self._replica
         if config != replica.config:
             replica.config = config
@@ -208,15 +208,15 @@ class ReplicaMachine:
             self._part.reachable(node_id)
 
     def unreachable(self, node_id: int, since_ms: int | None = None) -> None:
-        """There is no connection to a node since then: if none comes soon, a leader waits no longer for it."""
+        """There is no connection to a node since then: if none comes soon, a leader stops waiting for it."""
         self._replica.gone.setdefault(node_id, self._replica.now_ms if since_ms is None else since_ms)
         if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
     def heard_by_controller(self, *, lately: bool) -> None:
-        """Whether this node's session with the controller goes on, as far as it can know; so it is at first.
+        """Whether this node's session with the controller continues, as far as it can know; initially true.
 
-        A leader without one that has lost followers too leads no more, or cannot know: nothing under acks=all waits.
+        A leader that has lost its session and also followers may have been deposed: no request with acks=all waits.
         """
         self._replica.unheard = not lately
         if isinstance(self._part, PartitionLeaderRole):
@@ -232,9 +232,9 @@ class ReplicaMachine:
         return self._part.refusal() if isinstance(self._part, PartitionLeaderRole) else ReplicaRefusal.NOT_LEADER
 
     def appended(self, records: int, waiter: object = None) -> Position:
-        """A leader's log has so many records more, as of the time that was last set; where it ends.
+        """A leader's log has this many more records at the last set time; returns its end.
 
-        A `waiter` is released when they are committed. Raises ValueError where it does not lead.
+        A `waiter` is released when they are committed. Raises ValueError if it does not lead.
         """
         leading = self._leading()
         leading.appended(records)
@@ -245,12 +245,12 @@ class ReplicaMachine:
     def wait(self, offset: int, waiter: object) -> None:
         """`waiter` is released when the record at `offset`, which is written, is committed.
 
-        Raises ValueError where it does not lead.
+        Raises ValueError if it does not lead.
         """
         self._leading().wait(offset + 1, waiter)
 
     def synced(self, end: Position) -> None:
-        """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
+        """Everything up to `end` is on disk; ignored if `end` is no longer part of the log."""
         if self._replica.history.synced(end) and self._part is not None:
             self._part.synced()
 
@@ -259,20 +259,20 @@ class ReplicaMachine:
         self._reaching.add(record, waiter, deadline_ms)
 
     def trimmed(self, start_offset: int) -> None:
-        """What is below `start_offset` was deleted here. Raises ValueError where that is not committed."""
+        """Records below `start_offset` were deleted here. Raises ValueError if they are not committed."""
         if start_offset > self._replica.high_watermark:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
 
     def answer_all(self) -> None:
-        """What goes along with answers has changed: whoever waits for one gets it at once."""
+        """Values sent with responses have changed: waiting fetches get them at once."""
         if self._part is not None:
             self._part.answer_all()
 
     def state_moved(
         self, applied_offset: int | None, checkpoint_offset: int, joins: CheckpointRange = ANY_CHECKPOINT
     ) -> None:
-        """The state beside the log has what is below `applied_offset`, its older checkpoint what is below the other.
+        """The local state covers records below `applied_offset`, its older checkpoint those below the other.
 
         What this replica says of its disk counts only while its log begins no later than the state ends. None: no
         state is kept any more. A leader lets only those join that have reported a checkpoint in `joins`.
