@@ -4,8 +4,8 @@ Frames are staged in memory, written together, and made durable by one sync at a
 Completions for WAL positions run in the order of positions. Invariants:
 
 - a frame counts as synced only if it was written before the sync that covers it *began* (late capture);
-- one sync is in progress at a time; if one append waits alone, syncs are short on average and the last one is not recent,
-  the worker may run it at once (`brief`), which saves two thread wake-ups;
+- one sync is in progress at a time; if one append waits alone, syncs are short on average and the last one is not
+  recent, the worker may run it at once (`brief`), which saves two thread wake-ups;
 - a failed write or sync ends all writing until restart; it is never retried;
 - a file is recycled only after `release` has said that nothing needs it.
 """
