@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.errors import CoordinatorLoading, DuramenError, RequestInvalid
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.group.topics import LASTING, LightFound, LightLag
+from duramen.coordinators.group.topics import LASTING, BoundsDone, LightFound, LightLag
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
@@ -23,6 +23,7 @@ from duramen.service.forwarded_requests import FIND_LAGS, FindLags, LagsFound, Q
 from duramen.service.light_names import (
     KNOWN_NAMES,
     MOST_LISTED,
+    FoundLightTopic,
     InventoryTopicNames,
     LightTopicFinder,
     kafka_names,
@@ -112,14 +113,27 @@ class ClusterTopicNames(InventoryTopicNames):
 
     def find(self, key: str | UUID) -> GroupTopic | None:
         """As of `LightTopicNames`; a topic of the inventory is what it was `when_named`, and what has become of it."""
-        found = super().find(key)
+        topic = self._topic(key)
+        return None if topic is None else GroupTopic(topic.name, topic.id, 1)
+
+    def stored_as(self, name: str) -> str | None:
+        """As of `LightTopicNames`; a topic of the inventory as it was `when_named`."""
+        topic = self._topic(name)
+        return None if topic is None else topic.stored_as
+
+    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
+        """As of `LightTopicNames`: refused, because any node may lead the topic's shard."""
+        del since_ms, last
+        how = "kafka-consumer-groups --reset-offsets"
+        done(RequestInvalid(f"on a cluster, a Kafka client resets offsets of topic {name}: {how}"))
+
+    def _topic(self, key: str | UUID) -> FoundLightTopic | None:
+        found = self._topics.find(key)
         name = self._topics.name_of(key) if isinstance(key, UUID) else key
         path = None if found is not None or name is None else kafka_path(name)
         entry = None if path is None else self._followed.find(path)
         topic = None if entry is None or name is None else self._topics.topic_of(name, entry)
-        if topic is None or key not in (name, topic.id):
-            return found
-        return GroupTopic(topic.name, topic.id, 1)
+        return found if topic is None or key not in (name, topic.id) else topic
 
     def version(self) -> object:
         """As of `LightTopicNames`."""

@@ -19,7 +19,10 @@ from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
 from duramen.service.light_topics import LastingId, OffsetDone
 
-__all__ = ["KNOWN_NAMES", "MOST_LISTED", "InventoryTopicNames", "LightTopicFinder", "kafka_names", "namespace_of"]
+__all__ = [
+    "KNOWN_NAMES", "MOST_LISTED", "FoundLightTopic", "InventoryTopicNames", "LightTopicFinder",
+    "kafka_names", "namespace_of",
+]  # fmt: skip
 
 MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
@@ -28,7 +31,9 @@ _PAGE: Final = 1000
 _MOST_LAST: Final = 10_000  # records that are counted, some times over
 
 
-class _FoundTopic(Protocol):
+class FoundLightTopic(Protocol):
+    """What groups need to know of a light topic."""
+
     @property
     def name(self) -> str: ...
 
@@ -38,6 +43,9 @@ class _FoundTopic(Protocol):
     @property
     def id(self) -> UUID: ...
 
+    @property
+    def stored_as(self) -> str: ...
+
     def behind(self, offset: int, most: int) -> tuple[int, int, int, int]: ...
 
     def find_offset(self, timestamp: int, done: OffsetDone) -> None: ...
@@ -46,10 +54,10 @@ class _FoundTopic(Protocol):
 class LightTopicFinder(Protocol):
     """Finds topics that are no streams."""
 
-    def find(self, key: str | UUID) -> _FoundTopic | None:
+    def find(self, key: str | UUID) -> FoundLightTopic | None:
         """The topic of that name or id."""
 
-    def topic_of(self, name: str, found: FoundTopic) -> _FoundTopic | None:
+    def topic_of(self, name: str, found: FoundTopic) -> FoundLightTopic | None:
         """The topic of the inventory that has a name now."""
 
     def name_of(self, id_: UUID) -> str | None:
@@ -70,6 +78,11 @@ class InventoryTopicNames:
         """As of `LightTopicNames`."""
         topic = self._topics.find(key)
         return None if topic is None else GroupTopic(topic.name, topic.id, 1)
+
+    def stored_as(self, name: str) -> str | None:
+        """As of `LightTopicNames`."""
+        topic = self._topics.find(name)
+        return None if topic is None else topic.stored_as
 
     # -- names of topics of the inventory -----------------------------------------------------------
 
@@ -220,7 +233,7 @@ def namespace_of(pattern: str) -> tuple[str, str] | None:
     return None if path is None else (path.tenant, path.namespace)
 
 
-def _last_from(topic: _FoundTopic, start: int, end: int, last: int) -> int:
+def _last_from(topic: FoundLightTopic, start: int, end: int, last: int) -> int:
     """From which offset on a topic has so many records at most: its offsets have gaps."""
     while start < end:
         middle = (start + end) // 2

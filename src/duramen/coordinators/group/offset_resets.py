@@ -74,6 +74,23 @@ class Resets:
         does. Or `done` with GroupNotFound (unless streams are named: then the group is made), GroupNotEmpty,
         StreamNotFound, or what else kept it from being done; nothing is changed then.
         """
+        topics = self._groups.topics
+
+        def known(error: DuramenError | None) -> None:
+            if error is None:
+                topics.when_named(wish.streams or (), (), named)
+            else:
+                done(error)
+
+        def named(error: DuramenError | None) -> None:
+            if error is None:
+                self._reset(wish, done)
+            else:
+                done(error)
+
+        topics.when_known((key.topic for key, _ in self._groups.all_committed(wish.group_id)), known)
+
+    def _reset(self, wish: OffsetReset, done: Done) -> None:
         try:
             self._check_empty(wish)
             targets = self._targets(wish)
@@ -127,8 +144,9 @@ class Resets:
             stored = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
             names = [name for name in map(topics.shown, stored) if name is not None]
         for name in names:
-            if topics.is_light(name):
-                found.append(_Target(name, topics.stored_as(name), 0, None))
+            stored_as = topics.light_stored_as(name)
+            if stored_as is not None:
+                found.append(_Target(name, stored_as, 0, None))
             elif wish.streams is not None or self._streams.readable(name) is not None:
                 stream = self._readable(name)
                 found += [_Target(stream.name, stream.name, one.index, one) for one in stream.partitions]

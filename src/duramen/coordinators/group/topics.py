@@ -103,6 +103,9 @@ class LightTopicNames(Protocol):
         `done` gets None of what no topic is stored under.
         """
 
+    def stored_as(self, name: str) -> str | None:
+        """The key of the offsets of the topic with this name; None if there is no such topic."""
+
     def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
         """Where a topic begins and ends, and from where on records are as young, or the last so many; -1: not asked."""
 
@@ -192,10 +195,11 @@ class GroupTopics:
         else:
             self.light.find_behind(wanted, MOST_COUNTED, done)
 
-    def is_light(self, name: str) -> bool:
-        """Whether a light topic has this name now."""
-        light = self.light is not None and self._streams.readable(name) is None
-        return light and self._find(name) is not None
+    def light_stored_as(self, name: str) -> str | None:
+        """The key of the offsets of the light topic with this name; None if no light topic has it."""
+        if self.light is None or self._streams.readable(name) is not None:
+            return None
+        return self.light.stored_as(name)
 
     def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
         """Those of a light topic: see there."""
