@@ -7,6 +7,8 @@ import pytest
 from tests.service.inventory import ACCOUNT, InventoryTopics
 
 from duramen.base.catalogue_queues import QUEUE_RETENTION
+from duramen.coordinators.inventory.changing import Change
+from duramen.coordinators.inventory.retention import InventoryRetention
 from duramen.sim.broker import CallbackResult
 
 PATHS = ("acme/dev/a", "acme/dev/b", "acme/prod/c", "bolt/dev/d")
@@ -107,3 +109,31 @@ def test_topics_keep_what_policies_say_without_being_read(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 150))
 def test_they_do_for_many_seeds(seed: int) -> None:
     test_topics_keep_what_policies_say_without_being_read(seed)
+
+
+def _arrives_alone(self: Any) -> None:
+    """Records are not told of the new namespace."""
+    self._end_arrival()
+
+
+def _is_not_told_again(_: Any) -> None:
+    """What topics say is not told after a stop."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted", "seeds"),
+    [
+        (Change, "_arrive", _arrives_alone, range(126, 130)),
+        (InventoryRetention, "resume", _is_not_told_again, range(122, 128)),
+    ],
+)
+def test_planted_bugs_are_found(
+    owner: type, name: str, planted: Any, seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, planted)
+    for seed in seeds:
+        try:
+            test_topics_keep_what_policies_say_without_being_read(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{name} may be wrong without anybody seeing it")
