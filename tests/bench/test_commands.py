@@ -187,6 +187,17 @@ def test_inventory(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_curves_of_topics(tmp_path: Path) -> None:
+    ran = _bench(tmp_path, "inventory", "--part", "curves", "--topics", "20000")
+    assert ran.returncode == 0, ran.stderr
+    targets = _document(tmp_path / "duramen-bench" / "inventory.json")["targets"]
+    assert [target["target"] for target in targets] == [
+        f"Duramen with {count} topics" for count in ("10,000", "20,000")
+    ]
+    assert "Duramen" in (tmp_path / "duramen-bench" / "inventory.svg").read_text()
+
+
+@pytest.mark.long
 def test_queues(tmp_path: Path) -> None:
     ran = _bench(tmp_path, "queues", "--quick")
     assert ran.returncode == 0, ran.stderr

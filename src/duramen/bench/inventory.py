@@ -8,10 +8,10 @@ wall time; both are reported.
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Barrier, Thread
-from typing import Final
+from typing import Final, Literal
 
 import psutil
 from rich.console import Console
@@ -20,15 +20,19 @@ from duramen.bench.bare import write_throughput
 from duramen.bench.commands import console_for, show
 from duramen.bench.load.inventory import IN_NAMESPACE, TENANT, load_topics, topic_names
 from duramen.bench.report.documents import targets_document, write_document
+from duramen.bench.report.plot import CurvePoint, plot_curves
 from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome, at_most, told
 from duramen.bench.scenarios.inventory_reads import NAMES, Timed, read_inventory, read_view
 from duramen.bench.scenarios.inventory_use import first_records, use_topics
+from duramen.bench.scenarios.topic_curves import kafka_curve, our_curve
 from duramen.bench.system import MemoryWatch
 from duramen.client.api.client import Client, connect
 from duramen.node.process import NodeProcess
 
-__all__ = ["measure_inventory"]
+__all__ = ["InventoryPart", "measure_inventory"]
+
+InventoryPart = Literal["node", "curves"]
 
 _CONNECTIONS: Final = 64
 _CHANGED: Final = 50
@@ -36,6 +40,7 @@ _BATCHES: Final = 5
 _FIRSTS: Final = 300
 _BARE_WRITES: Final = 200
 _MIB: Final = 1 << 20
+_MINUTE_S: Final = 60.0
 
 _CHANGE_HZ: Final = 15_000
 _LOAD_HZ: Final = 500_000
@@ -53,18 +58,60 @@ _RESTART_S: Final = 1.5
 _MEMORY_MIB: Final = 512.0
 
 
-def measure_inventory(output: Path, *, topics: int, used: int = 0, as_json: bool = False) -> None:
-    """Load so many topics, write to `used` of them, and measure; prints a table, or JSON, writes inventory.json."""
+def measure_inventory(
+    output: Path,
+    *,
+    parts: Sequence[InventoryPart],
+    topics: int,
+    used: int = 0,
+    peer: bool = False,
+    minutes: float,
+    memory_mib: int,
+    as_json: bool = False,
+) -> None:
+    """Measure these parts; prints a table, or JSON, writes inventory.json, and with curves inventory.svg.
+
+    Duramen's curve goes up to so many topics, and where `peer` is asked for Kafka's as far as minutes and memory go.
+    """
     console, began_s = console_for(as_json=as_json), time.time()
     namespaces = max(1, topics // IN_NAMESPACE)
+    outcomes, written, curves = list[TargetOutcome](), list[Path](), dict[str, list[CurvePoint]]()
     with tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory:
-        measured = _Measured(Path(directory).absolute() / "node", namespaces, used, console)
-        outcomes = measured.outcomes()
+        place = Path(directory).absolute()
+        if "node" in parts:
+            outcomes += _Measured(place / "node", namespaces, used, console).outcomes()
+        if "curves" in parts:
+            curves, told_of = _curves(place, topics, minutes, memory_mib if peer else 0, console)
+            outcomes += told_of
+            written.append(output / "inventory.svg")
+            plot_curves(curves, written[0])
     document = output / "inventory.json"
-    settings = {"topics": namespaces * IN_NAMESPACE, "namespaces": namespaces, "used": used}
+    settings = {"parts": list(parts), "topics": namespaces * IN_NAMESPACE, "namespaces": namespaces, "used": used}
     machine = {"load_average": os.getloadavg(), "took_s": time.time() - began_s}
-    write_document(document, {"settings": settings, **machine, "targets": targets_document(outcomes)})
-    show(console, targets_table(outcomes), document, as_json=as_json)
+    of_curves = {name: [point._asdict() for point in points] for name, points in curves.items()}
+    figures = {"curves": of_curves, "targets": targets_document(outcomes)}
+    write_document(document, {"settings": settings, **machine, **figures})
+    show(console, targets_table(outcomes), document, *written, as_json=as_json)
+
+
+def _curves(
+    directory: Path, topics: int, minutes: float, kafka_mib: int, console: Console
+) -> tuple[dict[str, list[CurvePoint]], list[TargetOutcome]]:
+    """Those of Duramen, for half of the minutes at most, and of Kafka for the rest, where it may have memory."""
+
+    def tell(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    began_s, all_s, why = time.time(), _MINUTE_S * minutes, ""
+    ours_s = all_s / 2 if kafka_mib else all_s
+    curves = {"Duramen": our_curve(directory / "curve", topics, began_s + ours_s, tell)}
+    if kafka_mib:
+        curves["Apache Kafka"], why = kafka_curve(directory / "kafka", kafka_mib, began_s + all_s, tell)
+    outcomes = list[TargetOutcome]()
+    for name, points in curves.items():
+        for point in points:
+            outcomes.append(told(f"{name} with {point.topics:,} topics", str(point)))
+    return curves, [*outcomes, told("Apache Kafka ended", why)] if why else outcomes
 
 
 class _Measured:

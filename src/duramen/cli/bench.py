@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from duramen.base.errors import DependencyMissing
-from duramen.base.units import parse_bytes
+from duramen.base.units import MIB, parse_bytes
 from duramen.cli.output import JSON, format_option
 
 __all__ = ["command"]
@@ -380,19 +380,36 @@ def _keyed(
     )  # fmt: skip
 
 
-@command.command("inventory", short_help="An inventory of many topics.")
+@command.command("inventory", short_help="An inventory of many topics, beside Apache Kafka.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(["node", "curves"]), default=("node",),
+              show_default=True, help="What to measure; may be repeated. curves: create rate, memory and restart as"
+              " topics become more, plotted.")  # fmt: skip
 @click.option("--topics", type=click.IntRange(10_000), default=1_000_000, show_default=True,
               help="How many topics are loaded; 100 million take about 2 GB of disk.")  # fmt: skip
 @click.option("--used", type=click.IntRange(0), default=0, show_default=True,
               help="How many of them get a record each from Kafka producers, for memory and idle time.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
+              help="Draw curves of Apache Kafka too, in the same run; needs Java and Maven.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
+              help="How long curves takes at most; with a peer Duramen has half of it at most.")  # fmt: skip
+@click.option("--peer-memory", "memory", type=_Bound(), default="4GiB", show_default=True, metavar="SIZE",
+              help="How much memory Apache Kafka may take for its curve.")  # fmt: skip
 @_output
 @format_option
-def _inventory(output: Path, topics: int, used: int, format_: str) -> None:
+def _inventory(
+    output: Path, parts: tuple[Any, ...], topics: int, used: int, peers: tuple[str, ...], minutes: float, memory: int,
+    format_: str,
+) -> None:  # fmt: skip
     """An inventory on one node: load, bytes a topic, lookups, pages, changes, and a restart after kill -9."""
     _check(output)
+    if peers and "curves" not in parts:
+        parts = (*parts, "curves")
     from duramen.bench.inventory import measure_inventory
 
-    measure_inventory(output, topics=topics, used=used, as_json=format_ == JSON)
+    measure_inventory(
+        output, parts=list(dict.fromkeys(parts)), topics=topics, used=used, peer=bool(peers), minutes=minutes,
+        memory_mib=max(1, memory // MIB), as_json=format_ == JSON,
+    )  # fmt: skip
 
 
 @command.command("queues", short_help="Light queues, beside PostgreSQL and Redis.")

@@ -50,16 +50,18 @@ def _load(http: str, namespaces: range, loaded: Any, begin: Any) -> None:
                 loaded.value += IN_NAMESPACE
 
 
-def load_topics(http: str, namespaces: int, tell: Callable[[int, float], None]) -> float:
-    """Make all topics from processes of their own: how long it took, in seconds.
+def load_topics(http: str, namespaces: int, tell: Callable[[int, float], None], *, first: int = 0) -> float:
+    """Make the topics of the namespaces from `first` on, from processes of their own: how long it took, in seconds.
 
-    `tell` gets how many there are from time to time, and after how many seconds.
+    `tell` gets how many were made from time to time, and after how many seconds.
     """
     context = multiprocessing.get_context("spawn")
     loaded, begin = context.Value("q", 0), context.Barrier(_CLIENTS + 1)
     clients: list[BaseProcess] = [
-        context.Process(target=_load, args=(http, range(first, namespaces, _CLIENTS), loaded, begin), daemon=True)
-        for first in range(_CLIENTS)
+        context.Process(
+            target=_load, args=(http, range(first + client, namespaces, _CLIENTS), loaded, begin), daemon=True
+        )
+        for client in range(_CLIENTS)
     ]
     for one in clients:
         one.start()
@@ -68,7 +70,7 @@ def load_topics(http: str, namespaces: int, tell: Callable[[int, float], None]) 
     for one in clients:
         while one.is_alive():
             one.join(_TELL_S)
-            if loaded.value < namespaces * IN_NAMESPACE:
+            if loaded.value < (namespaces - first) * IN_NAMESPACE:
                 tell(loaded.value, time.perf_counter() - began_s)
         if one.exitcode:
             raise ServerUnreachable("a process that loads topics has failed")

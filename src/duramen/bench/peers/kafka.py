@@ -28,6 +28,7 @@ _CLUSTER_ID: Final = "ZHVyYW1lbi1iZW5jaC0wMQ"
 _FETCH_S: Final = 600.0
 _FORMAT_S: Final = 60.0
 _START_S: Final = 60.0
+_STOP_S: Final = 15.0
 
 # Kafka's tools need kafka-tools-api, which the broker itself does without.
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -88,10 +89,19 @@ def fetch_jars() -> Path:
 class ApacheKafka:
     """One node in `directory`, with a heap of `heap_mb`, which is Kafka's own default; `settings` by Kafka's names."""
 
-    def __init__(self, directory: Path, heap_mb: int = 1024, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        heap_mb: int = 1024,
+        settings: Mapping[str, object] | None = None,
+        *,
+        first_heap_mb: int | None = None,
+    ) -> None:
+        """`first_heap_mb` is what the heap begins with, where that is not all of it."""
         self._directory = directory
-        self._heap_mb = heap_mb
+        self._heap = [f"-Xms{first_heap_mb or heap_mb}m", f"-Xmx{heap_mb}m"]
         self._settings = settings or {}
+        self._command: list[str] = []
         self.logs = directory / "logs"
         self._process: subprocess.Popen[bytes] | None = None
         self.address = ""
@@ -106,29 +116,44 @@ class ApacheKafka:
         self._directory.mkdir(parents=True)
         broker, controller = free_ports(2)
         self.address = f"127.0.0.1:{broker}"
-        properties = self._directory / "server.properties"
         own = "".join(f"{name}={value}\n" for name, value in self._settings.items())
-        properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=self.logs) + own)
-        command = [java, f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-cp", str(jars / "*")]
-        log = self._directory / "kafka.log"
-        with log.open("ab") as output:
+        self._properties.write_text(_PROPERTIES.format(broker=broker, controller=controller, logs=self.logs) + own)
+        self._command = [java, *self._heap, "-cp", str(jars / "*")]
+        with self.log.open("ab") as output:
             formatted = subprocess.run(
-                [*command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)],
+                [*self._command, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties)],
                 stdout=output, stderr=output, timeout=_FORMAT_S, check=False,
             )  # fmt: skip
             if formatted.returncode != 0:
-                raise ServerUnreachable(f"Apache Kafka cannot format its directory: {servers.log_tail(log)}")
-        self._process = servers.start([*command, "kafka.Kafka", str(properties)], log)
-        servers.wait_until_up("Apache Kafka", self._process, log, _START_S, self._ask)
+                raise ServerUnreachable(f"Apache Kafka cannot format its directory: {servers.log_tail(self.log)}")
+        self.start()
         return self
+
+    @property
+    def _properties(self) -> Path:
+        return self._directory / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self._directory / "kafka.log"
+
+    def start(self, within_s: float = _START_S) -> None:
+        """Start it, again where it was stopped. Raises ServerUnreachable where it is not up in time."""
+        self._process = servers.start([*self._command, "kafka.Kafka", str(self._properties)], self.log)
+        servers.wait_until_up("Apache Kafka", self._process, self.log, within_s, self._ask)
+
+    def stop(self, within_s: float = _STOP_S) -> None:
+        """Stop it, or kill it where that takes longer."""
+        if self._process is not None:
+            servers.stop(self._process, within_s)
 
     def _ask(self) -> None:
         with BrokerCluster(self.address, timeout_s=2.0) as cluster:
             cluster.topics([])
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            servers.stop(self._process)
+        self.stop()
 
     @property
     def process_id(self) -> int | None:

@@ -54,11 +54,11 @@ def log_tail(log: Path) -> str:
     return log.read_text(errors="replace")[-500:]
 
 
-def stop(process: "subprocess.Popen[bytes]") -> None:
+def stop(process: "subprocess.Popen[bytes]", within_s: float = _STOP_S) -> None:
     """Ask it to stop, then make it, and wait until it is gone."""
     process.terminate()
     try:
-        process.wait(_STOP_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
