@@ -73,8 +73,9 @@ def measure_peers(
             f"{rows:,} single rows, {name}", put, queues=queues, rows=rows, tasks=_TASKS, until_s=time.time() + each_s
         )
         spent_s = family_cpu_s(process_id) - spent_s
-        memory_mib = family_mib(process_id) - memory_mib
         settle()
+        # PostgreSQL's buffers belong to nobody once a session ends; its checkpoint comes to them again.
+        memory_mib = family_mib(process_id) - memory_mib
         after = written_bytes(directory)
         payload = work.rows * VALUE_BYTES
         found[name] = _Figures(
