@@ -361,14 +361,15 @@ class Wal:
         ended = self._clock.seconds()
         seconds = ended - started
         self._covered = captured
-        if look:
-            # Syncs that follow soon look now and then whether the files have their names yet.
-            self._look_s = ended + _LOOK_S
         again = self._written > captured and seconds < _LONG_S and self.failed is None
         if again:
             # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
             self._pause_s = 0.0
+            # Syncs that follow at once look now and then whether the files have their names yet.
+            self._look_s = ended + _LOOK_S if look else self._look_s
             self._worker.submit("sync", self._sync_job, self._sync_done)
+        else:
+            self._look_s = 0.0
         return Synced(captured, seconds, again)
 
     def _sync_done(self, result: Synced | BaseException) -> None:
