@@ -11,15 +11,18 @@ from tests.sim.planted import Bug, Place
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
-from duramen.codec.batch import Header
+from duramen.broker.streams import Stream
+from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import runtime
 from duramen.delivery.window import Outcome
 from duramen.queues import changes, leases
 from duramen.queues.leases import Leased, LeaseWish, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
-from duramen.queues.rows import HistoryRange, Overlay, state_key, state_of, state_value, with_range
+from duramen.queues.requests import RequestId
+from duramen.queues.rows import HistoryRange, Overlay, queue_end, state_key, state_of, state_value, with_range
 from duramen.queues.runs import Run
+from duramen.service import queue_leases
 from duramen.storage.store import AppendDone
 
 Original = Callable[..., Any]
@@ -91,6 +94,33 @@ def _lease_again(original: Original) -> Original:
     return lease
 
 
+def _show_delayed(original: Original) -> Original:
+    def entry_times(record: DecodedRecord) -> tuple[int, int]:
+        _, expires_ms = original(record)
+        return 0, expires_ms
+
+    return entry_times
+
+
+def _keep_some(original: Original) -> Original:
+    def _empty(self: Any, queue: bytes, offset: int, *, forget: bool) -> None:
+        first = next(self._rows.scan(b"r" + queue, queue_end(b"r", queue)), None)
+        original(self, queue, offset, forget=forget)
+        if first is not None:
+            self._rows.put(*first)
+            self._rows.put(state_key(queue), None)
+
+    return _empty
+
+
+def _forget_position(original: Original) -> Original:
+    def request_of(space: Stream, text: str) -> RequestId | None:
+        found: RequestId | None = original(space, text.rpartition("/")[0])
+        return found
+
+    return request_of
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
@@ -104,12 +134,20 @@ BUGS: Final = (
         "acks of an older epoch are lost",
     ),
     Bug("lease-again", "", (Place(ShardLeases, "lease", _lease_again),), "an entry is leased to two at a time"),
+    Bug("show-delayed", "", (Place(changes, "entry_times", _show_delayed),), "a delayed entry is shown"),
+    Bug("keep-some", "", (Place(STEP, "_empty", _keep_some),), "something is left after a purge or a drop"),
+    Bug(
+        "forget-position",
+        "",
+        (Place(queue_leases, "request_of", _forget_position),),
+        "a dead letter is taken for another one, and lost",
+    ),
     Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
 )
 
 FOUND_BY: Final = {
     "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
-    "lease-again": 1,
+    "lease-again": 1, "show-delayed": 1, "keep-some": 1, "forget-position": 1,
 }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Clients that share queues of a cluster: they add, lease, acknowledge and return entries, and check the promises.
 
 An acknowledged entry is never leased again, and every other one is leased in the end. In one leader epoch an entry has
-one lease at a time. An acknowledgement with a lease of an older epoch is accepted while the entry exists.
+one lease at a time. An acknowledgement with a lease of an older epoch is accepted while the entry exists. Entries that
+were leased too often go to the dead-letter queue, and no other entries do.
 """
 
 from collections import Counter
@@ -16,14 +17,20 @@ from duramen.metadata.partitions import PartitionId
 from duramen.queues.leases import Lease, Leased, LeasedEntry
 from duramen.queues.machine import Ack, Enqueue, Nack
 from duramen.queues.operations import NewEntry
+from duramen.queues.positions import parse_position
+from duramen.queues.runs import QueueEntry
 from duramen.service.broker import Broker
-from duramen.service.queues import LocalShards, queue_of
-from duramen.service.shard_queries import LeaseQuery
+from duramen.service.queue_leases import LeasePoll, LeaseRequest
+from duramen.service.queues import LocalShards, QueueRequests, queue_of
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["NOT_DONE", "Ensure", "QueueWorker", "WorkBook"]
+__all__ = ["DEAD_LETTERS", "DELIVERIES", "NOT_DONE", "Ensure", "QueueWorker", "WorkBook"]
+
+DEAD_LETTERS: Final = b"dead-letters"
+DELIVERIES: Final = 3
+"""After so many an entry is dead."""
 
 NOT_DONE: Final = (NotLeader, CoordinatorLoading, NotEnoughReplicas, StreamNotFound)
 """Errors after which nothing was done."""
@@ -56,6 +63,8 @@ class WorkBook:
         self.maybe: set[tuple[bytes, Position]] = set()
         """Entries of which nobody knows whether they were acknowledged."""
         self._said: Counter[tuple[bytes, Position]] = Counter()  # acknowledgements on their way
+        self._delivered: Counter[tuple[bytes, Position]] = Counter()
+        self._unknown = 0  # leases that may have been given, and nobody knows of which entries
         self._holders: dict[tuple[bytes, Position], dict[Lease, bool]] = {}  # whether they are short
         self.leases = 0
         self.acks = 0
@@ -64,6 +73,9 @@ class WorkBook:
         """An entry was leased; those of `gone` were acknowledged before anybody asked. Raises BrokenPromise."""
         place = one.queue, one.entry.position
         self.leases += 1
+        self._delivered[place] += 1
+        if one.deliveries > DELIVERIES:
+            raise BrokenPromise(f"{place} is leased {one.deliveries} times, and is dead after {DELIVERIES}")
         if place in gone:
             raise BrokenPromise(f"{one.entry.value!r} at {place} is leased, and was acknowledged")
         if self.put.setdefault(place, one.entry.value or b"") != one.entry.value:
@@ -73,6 +85,17 @@ class WorkBook:
             if other.leader_epoch == one.lease.leader_epoch and not is_short:
                 raise BrokenPromise(f"{place} is leased as {one.lease} while somebody has it as {other}")
         holders[one.lease] = short
+
+    def ask(self) -> None:
+        """Somebody asks for leases: until they are answered nobody knows what is leased."""
+        self._unknown += 1
+
+    def told(self) -> None:
+        """Somebody has got leases."""
+        self._unknown -= 1
+
+    def _may_be_dead(self, place: tuple[bytes, Position]) -> bool:
+        return self._delivered[place] + self._unknown >= DELIVERIES
 
     def settles(self, holding: _Holding, *, accepts: bool) -> None:
         """Somebody says what becomes of a lease: it may end from here on."""
@@ -95,20 +118,27 @@ class WorkBook:
                 self.acknowledged.add(place)
                 self.acks += 1
         elif refusal.id == _GONE:
-            if place not in self.acknowledged and place not in self.maybe and not self._said[place]:
+            known = place in self.acknowledged or place in self.maybe or self._said[place]
+            if not known and not self._may_be_dead(place):
                 raise BrokenPromise(f"{place} is gone, and nobody has acknowledged it: {refusal}")
         elif refusal.id != _EXPIRED:
             raise BrokenPromise(f"{place} is refused with {refusal.id}: {refusal}")
         elif accepts and not holding.short:
             raise BrokenPromise(f"the acknowledgement of {place} with {holding.lease} is lost: {refusal}")
 
-    def check(self, queue: bytes, found: Sequence[Position]) -> None:
-        """Raise BrokenPromise unless these positions may be all that is left in a queue."""
+    def check(self, queue: bytes, found: Sequence[Position], letters: Sequence[QueueEntry]) -> None:
+        """Raise BrokenPromise unless these positions may be all that is left in a queue, and these letters are dead."""
+        dead = {_origin(one): one.value for one in letters}
+        for place, value in dead.items():
+            if not self._may_be_dead(place):
+                raise BrokenPromise(f"{place} is dead after {self._delivered[place]} deliveries")
+            if self.put.get(place, value) != value:
+                raise BrokenPromise(f"{place} is dead with {value!r}, and {self.put[place]!r} was put there")
         there = {(queue, position) for position in found}
         wrong = there & self.acknowledged
         if wrong:
             raise BrokenPromise(f"{sorted(wrong)} were acknowledged, and are there")
-        lost = {place for place in self.put if place[0] == queue} - there - self.acknowledged - self.maybe
+        lost = {place for place in self.put if place[0] == queue} - there - self.acknowledged - self.maybe - set(dead)
         if lost:
             raise BrokenPromise(f"{sorted(lost)} were put in, and nobody has acknowledged them: they are not there")
 
@@ -141,7 +171,7 @@ class QueueWorker(CoordinatedClient):
         self._coordinator(self._space, "", lambda _key, _partitions: 0, self._ensure, act)
 
     def _ask(
-        self, place: PartitionId, node_id: int, what: str, do: Callable[[LocalShards, Stream, Reply], None],
+        self, place: PartitionId, node_id: int, what: str, do: Callable[[Broker, Stream, Reply], None],
         answered: Callable[[Any], None],
     ) -> None:  # fmt: skip
         """`answered` gets what a leader says, an error where it says none that may come."""
@@ -151,7 +181,7 @@ class QueueWorker(CoordinatedClient):
             if space is None:
                 reply(StreamNotFound("not known here yet"))
             else:
-                do(LocalShards(broker), space, reply)
+                do(broker, space, reply)
 
         def told(value: Any) -> None:
             if isinstance(value, DuramenError):
@@ -170,8 +200,9 @@ class QueueWorker(CoordinatedClient):
             self._values += 1
             new.append(b"%d/%d" % (self._number, self._values))
 
-        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
-            shards.submit(space.partition(0), Enqueue([(queue, NewEntry(value)) for value in new]), reply)
+        def do(broker: Broker, space: Stream, reply: Reply) -> None:
+            command = Enqueue([(queue, NewEntry(value)) for value in new])
+            LocalShards(broker).submit(space.partition(0), command, reply)
 
         def answered(value: Any) -> None:
             if isinstance(value, Position):
@@ -182,19 +213,21 @@ class QueueWorker(CoordinatedClient):
         self._ask(place, node_id, "a worker's enqueue", do, answered)
 
     def _lease(self, place: PartitionId, node_id: int) -> None:
-        short = self.chance.random() < 0.3
-        query = LeaseQuery(
-            list(_QUEUES), self.chance.randrange(1, 4), _SHORT_MS if short else _LEASE_MS, 1 << 20,
-            self.chance.random() < 0.2,
+        short, gone = self.chance.random() < 0.3, frozenset(self._book.acknowledged)
+        request = LeaseRequest(
+            _QUEUES, self.chance.randrange(1, 4), _SHORT_MS if short else _LEASE_MS, 0, self.chance.random() < 0.2
         )  # fmt: skip
-        gone = frozenset(self._book.acknowledged)
+        self._book.ask()
 
-        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
-            shards.ask(space, 0, query, reply)
+        def do(broker: Broker, space: Stream, reply: Reply) -> None:
+            LeasePoll(broker, QueueRequests(LocalShards(broker)), space, request, 0, reply).begin()
 
         def answered(value: Any) -> None:
             if isinstance(value, DuramenError):
+                if isinstance(value, NOT_DONE):
+                    self._book.told()
                 return
+            self._book.told()
             for one in value:
                 self._book.lease(one, short=short, gone=gone)
                 self._held.append(_Holding(one.queue, one.entry.position, one.lease, short))
@@ -206,9 +239,9 @@ class QueueWorker(CoordinatedClient):
         accepts, delay_ms = self.chance.random() < 0.7, self.chance.choice((0, 0, 200))
         self._book.settles(holding, accepts=accepts)
 
-        def do(shards: LocalShards, space: Stream, reply: Reply) -> None:
+        def do(broker: Broker, space: Stream, reply: Reply) -> None:
             entries = [(queue_of(space, holding.queue), LeasedEntry(holding.position, holding.lease))]
-            shards.settle(space.partition(0), Ack(entries) if accepts else Nack(entries, delay_ms), reply)
+            LocalShards(broker).settle(space.partition(0), Ack(entries) if accepts else Nack(entries, delay_ms), reply)
 
         self._ask(place, node_id, "a worker's word", do, partial(self._settled, holding, accepts=accepts))
 
@@ -223,3 +256,10 @@ class QueueWorker(CoordinatedClient):
         if isinstance(value, DuramenError):
             return
         self._book.settled(holding, value.get(0), accepts=accepts)
+
+
+def _origin(letter: QueueEntry) -> tuple[bytes, Position]:
+    """The queue and the position that a dead letter is of."""
+    said = dict(letter.headers)
+    queue, position = (said[b"duramen-dead-letter-" + name] or b"" for name in (b"queue", b"position"))
+    return queue, parse_position(position.decode())

@@ -1,7 +1,8 @@
-"""Checks queues of a cluster: clients that add, edit, delete, replace and read entries.
+"""Checks queues of a cluster: clients that add, edit, delete, replace, purge and read entries.
 
 No acknowledged operation is lost, and entries keep their order and positions. An edit is read from its acknowledgement
-on. A deleted or replaced entry never returns. All replicas have the same queues in the end.
+on. A deleted, purged or replaced entry never returns. A delayed entry is not shown before its time. All replicas have
+the same queues in the end. Clocks of nodes differ, so the moment at which an entry expires is not checked.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from duramen.base.ids import Position
 from duramen.coordinators.queue.shard import hash_of, queue_kind
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
-from duramen.queues.machine import Delete, Edit, Enqueue, QueueCommand, Replace
+from duramen.queues.machine import Delete, Edit, Empty, Enqueue, QueueCommand, Replace
 from duramen.queues.operations import NewEntry
 from duramen.queues.reading import Retrieved, retrieve
 from duramen.queues.runs import QueueEntry
@@ -23,14 +24,17 @@ from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
 from duramen.sim.cluster.node import SimulatedNode
-from duramen.sim.cluster.queue_workers import NOT_DONE, QueueWorker, WorkBook
+from duramen.sim.cluster.queue_workers import DEAD_LETTERS, DELIVERIES, NOT_DONE, QueueWorker, WorkBook
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.trace import BrokenPromise
 
 __all__ = ["QueueBook"]
 
 _SPACE: Final = "__queues"
-_CONFIG: Final = {"kind": "queues", "durability": "sync", "segment.bytes": "4096", "queue.log.retention.ms": "0"}
+_CONFIG: Final = {
+    "kind": "queues", "durability": "sync", "segment.bytes": "4096", "queue.log.retention.ms": "0",
+    "queue.dead.letter.queue": DEAD_LETTERS.decode(), "queue.delivery.count.limit": str(DELIVERIES),
+}  # fmt: skip
 _CHECKPOINT_RECORDS: Final = 12
 _CLIENTS: Final = 4
 _LOOKS: Final = 5
@@ -38,6 +42,10 @@ _LOOKS: Final = 5
 _AT_ONCE: Final = 0.4
 """Of the operations, how many are followed by a read without a pause."""
 _WORKERS: Final = 3
+_DELAYED: Final = 0.15  # of the entries that are put in
+_FLEETING: Final = 0.1
+_DELAY_MS: Final = 12 * 3_600_000  # longer than a run, with all jumps of its clocks
+_TTL_MS: Final = 300
 _MOST: Final = 1 << 20
 
 
@@ -62,21 +70,52 @@ class _Model:
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.entries: _Entries = ()
-        self.unsure: Callable[[_Entries], bool] | None = None
+        self.unsure: _Entries | None = None  # what else may be in it; where new entries are, nobody has said
         self.looks = 0
+        self._delayed = set[bytes]()  # values of entries that are not shown
+        self._fleeting = set[bytes]()  # values of those that expire soon
 
-    def check(self, found: Sequence[QueueEntry]) -> None:
-        """Raise BrokenPromise unless this may be in it."""
+    def put(self, entry: NewEntry) -> None:
+        """An entry is asked for."""
+        if entry.delay_ms:
+            self._delayed.add(entry.value or b"")
+        if entry.ttl_ms:
+            self._fleeting.add(entry.value or b"")
+
+    def edit(self, old: bytes, new: bytes) -> None:
+        """An entry is to have another value."""
+        if old in self._delayed:
+            self._delayed.add(new)
+
+    @property
+    def lasting(self) -> _Entries:
+        """Entries that are there until somebody takes them."""
+        return tuple(one for one in self.entries if one.value not in self._fleeting)
+
+    def check(self, found: Sequence[QueueEntry], *, delayed: bool) -> None:
+        """Raise BrokenPromise unless this may be in it; with `delayed` entries that are not shown are in it."""
         there = tuple(_Entry(one.position, one.version, one.value or b"") for one in found)
-        if there == self.entries:
+        missing = self._missing(self.entries, there, delayed=delayed)
+        if missing is not None and all(one in self.entries for one in there):
             return
-        if self.unsure is None or not self.unsure(there):
+        missing = None if self.unsure is None else self._missing(self.unsure, there, delayed=delayed)
+        if missing is None:
             raise BrokenPromise(f"the queue {self.name!r} has {there}, and {self.entries} was acknowledged")
-        self.entries, self.unsure = there, None
+        if not missing:
+            self.entries, self.unsure = there, None
 
-
-def _values(entries: _Entries) -> list[bytes]:
-    return [entry.value for entry in entries]
+    def _missing(self, wanted: _Entries, there: _Entries, *, delayed: bool) -> list[_Entry] | None:
+        """What is wanted and not there; None where these cannot be what is left of it."""
+        missing, at = list[_Entry](), 0
+        for one in wanted:
+            hidden = not delayed and one.value in self._delayed
+            if not hidden and at < len(there) and there[at].value == one.value:
+                at += 1
+            elif hidden or one.value in self._fleeting:
+                missing.append(one)
+            else:
+                return None
+        return missing if at == len(there) else None
 
 
 class _QueueClient(CoordinatedClient):
@@ -105,9 +144,10 @@ class _QueueClient(CoordinatedClient):
 
     def _read(self, place: PartitionId, node_id: int) -> None:
         model = self._model
+        delayed = model.unsure is not None or self.chance.random() < 0.5
 
         def ask(broker: Broker, reply: Reply) -> None:
-            space, limits = broker.streams.find(_SPACE), ReadLimits(_MOST, _MOST, 0)
+            space, limits = broker.streams.find(_SPACE), ReadLimits(_MOST, _MOST, 0, delayed)
             if space is None:
                 reply(StreamNotFound("not known here yet"))
                 return
@@ -117,7 +157,7 @@ class _QueueClient(CoordinatedClient):
         def answered(value: Any) -> None:
             if isinstance(value, Retrieved):
                 self._book.reads += 1
-                model.check(value.entries)
+                model.check(value.entries, delayed=delayed)
                 model.looks += 1
                 if model.unsure is not None and model.looks >= _LOOKS:
                     self._model = self._new()
@@ -131,20 +171,24 @@ class _QueueClient(CoordinatedClient):
 
     def _write(self, place: PartitionId, node_id: int) -> None:
         model, do = self._model, self.chance.random()
-        entries = model.entries
-        if do < 0.5 or not entries:
-            new = [self._value() for _ in range(self.chance.randrange(1, 6))]
+        entries, lasting = model.entries, model.lasting
+        if do < 0.5 or not lasting:
+            new = [self._entry() for _ in range(self.chance.randrange(1, 6))]
 
             def enqueue(broker: Broker) -> QueueCommand:
                 del broker
-                return Enqueue([(model.name, NewEntry(value)) for value in new])
+                return Enqueue([(model.name, entry) for entry in new])
 
-            after = partial(_enqueued, entries, new)
+            after = partial(_enqueued, entries, [entry.value or b"" for entry in new])
             self._submit(place, node_id, enqueue, after)
             return
-        one = self.chance.choice(entries)
+        one = self.chance.choice(lasting)
         value = self._value()
-        if do < 0.75:
+        if do < 0.56:
+            kind = self.chance.choice(("purge", "drop"))
+            self._submit(place, node_id, self._on_queue(Empty, kind), _nothing)
+        elif do < 0.77:
+            model.edit(one.value, value)
             self._submit(
                 place, node_id, self._on_queue(Edit, [(one.at, None, value)]), partial(_edited, entries, one, value)
             )
@@ -157,6 +201,13 @@ class _QueueClient(CoordinatedClient):
     def _value(self) -> bytes:
         self._values += 1
         return b"%d/%d" % (self._number, self._values)
+
+    def _entry(self) -> NewEntry:
+        draw = self.chance.random()
+        delay_ms = _DELAY_MS if draw < _DELAYED else 0
+        entry = NewEntry(self._value(), delay_ms=delay_ms, ttl_ms=_TTL_MS if draw > 1 - _FLEETING else 0)
+        self._model.put(entry)
+        return entry
 
     def _on_queue(self, kind: Any, *more: object) -> Callable[[Broker], QueueCommand]:
         name = self._model.name
@@ -188,9 +239,7 @@ class _QueueClient(CoordinatedClient):
                     self._read(place, node_id)
                     return
             elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, NOT_DONE):
-                wanted = after(Position(0, 0))
-                # Where it is, nobody has said: the values and their order are known.
-                model.unsure, model.looks = (lambda there: _values(there) == _values(wanted)), 0
+                model.unsure, model.looks = after(Position(0, 0)), 0
             self.next()
 
         self.calls.ask(node_id, ask, answered)
@@ -220,6 +269,10 @@ def _edited(entries: _Entries, edited: _Entry, value: bytes, at: Position) -> _E
 
 def _deleted(entries: _Entries, deleted: _Entry, _: Position) -> _Entries:
     return tuple(one for one in entries if one is not deleted)
+
+
+def _nothing(_: Position) -> _Entries:
+    return ()
 
 
 def _replaced(entries: _Entries, first: _Entry, value: bytes, at: Position) -> _Entries:
@@ -260,14 +313,15 @@ class QueueBook(ShardBook):
         for node_id, log, states in self.replicas():
             rows, hashed = states.rows(log, states.stored(log, leads=True)), hash_of(log.key.stream_id)
             for model in self.models:
-                found = retrieve(rows, hashed(model.name), "start", _MOST, _MOST, 0)
+                found = retrieve(rows, hashed(model.name), "start", _MOST, _MOST, 0, delayed=True)
                 try:
-                    model.check(found.entries)
+                    model.check(found.entries, delayed=True)
                 except BrokenPromise as promise:
                     raise BrokenPromise(f"node {node_id}: {promise}") from None
+            dead = retrieve(rows, hashed(DEAD_LETTERS), "start", _MOST, _MOST, 0, delayed=True)
             for queue in self.work.queues:
-                left = retrieve(rows, hashed(queue), "start", _MOST, _MOST, 0)
-                self.work.check(queue, [entry.position for entry in left.entries])
+                left = retrieve(rows, hashed(queue), "start", _MOST, _MOST, 0, delayed=True)
+                self.work.check(queue, [entry.position for entry in left.entries], dead.entries)
 
     def check_written(self) -> None:
         """Raise BrokenPromise where nothing was ever written."""
