@@ -1,6 +1,7 @@
 """Leases on entries of queues: one holder at a time, whatever happens; what is acknowledged stays so."""
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from duramen.queues.machine import Delete, Edit, Empty
 from duramen.queues.names import Queue, hash_by
 from duramen.queues.operations import NewEntry, entry_record
 from duramen.queues.positions import position_text
+from duramen.service.led_queues import Refused
 from duramen.service.queue_leases import LeaseRequest
 from duramen.service.queues import request_of
 from duramen.sim.machine.views import MemoryViewStore
@@ -381,3 +383,24 @@ def test_leases_stay_where_a_shard_is_loaded_again_and_end_with_the_leadership()
     with pytest.raises(QueueLeaseExpired):
         other.leases.extend(rows, queue, entry, 20_000, 0)
     assert other.leases.ack(rows, [(queue, entry)], 0, again=False).refused == {}
+
+
+def test_what_is_decided_at_the_answer_to_a_nack_takes_nothing_of_it_back() -> None:
+    space = Space()
+    space.put((NAMES[0], b"1"), (NAMES[0], b"2"))
+    first, second = space.lease(NAMES[0])
+    refused = list[Refused]()
+
+    def settle(one: Leased, release_ms: int | None, done: Callable[[Refused], None]) -> None:
+        entries = [(NAMES[0], LeasedEntry(one.entry.position, one.lease))]
+        space.led.acknowledge(space.stream, entries, done, None, release_ms)
+
+    def answered(found: Refused) -> None:
+        refused.append(found)
+        settle(second, None, refused.append)
+
+    settle(first, 0, answered)
+    space.hand.settle()
+    assert refused == [{}, {}]
+    assert space.count(NAMES[0])[1] == 0
+    assert [one.entry.value for one in space.lease(NAMES[0])] == [b"1"]
