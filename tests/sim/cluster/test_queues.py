@@ -14,6 +14,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import runtime
+from duramen.coordinators.runtime.shard import BatchRowKind
 from duramen.delivery.window import Outcome
 from duramen.queues import changes, leases
 from duramen.queues.leases import Leased, LeaseWish, ShardLeases
@@ -23,6 +24,7 @@ from duramen.queues.requests import RequestId
 from duramen.queues.rows import HistoryRange, Overlay, queue_end, state_key, state_of, state_value, with_range
 from duramen.queues.runs import Run
 from duramen.service import queue_leases
+from duramen.storage.log.log import Log
 from duramen.storage.store import AppendDone
 
 Original = Callable[..., Any]
@@ -73,6 +75,19 @@ def _cut_early(_: Original) -> Original:
         return max(lowest_checkpoint, own_floor + CHECKPOINT_RECORDS)
 
     return cut_offset
+
+
+def _cut_uncommitted(_: Original) -> Original:
+    def _cut(self: Any, log: Log) -> None:
+        if self._local is not None and self._kind.rows is not None:
+            rows = self._kind.rows
+            offset = runtime.cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
+            if isinstance(rows, BatchRowKind):
+                offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition))
+            if offset - log.start_offset >= rows.checkpoint_records:
+                self._kit.store.delete_before(log, offset, lambda _: None)
+
+    return _cut
 
 
 def _refuse_older_leases(_: Original) -> Original:
@@ -142,12 +157,19 @@ BUGS: Final = (
         (Place(queue_leases, "request_of", _forget_position),),
         "a dead letter is taken for another one, and lost",
     ),
+    Bug(
+        "cut-uncommitted",
+        "",
+        (Place(runtime._Replica, "_cut", _cut_uncommitted),),
+        "cut above the high watermark: replicas that are behind cannot catch up",
+    ),
     Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
 )
 
 FOUND_BY: Final = {
     "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
     "lease-again": 1, "show-delayed": 1, "keep-some": 1, "forget-position": 1,
+    "cut-uncommitted": 27,
 }  # fmt: skip
 
 

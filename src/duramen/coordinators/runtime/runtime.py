@@ -263,12 +263,16 @@ class _Replica:
         return None if by is None else by.retry.error
 
     def _cut(self, log: Log) -> None:
-        """Let go of what all replicas in sync can do without."""
+        """Let go of what all replicas in sync can do without.
+
+        After a restart the state may have what this leader does not know to be committed yet: others still fetch that.
+        """
         if self._local is None or self._kind.rows is None:
             return
         rows, offset = self._kind.rows, cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
         if isinstance(rows, BatchRowKind):
             offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition))
+        offset = min(offset, log.high_watermark)
         if offset - log.start_offset >= rows.checkpoint_records:
             self._kit.store.delete_before(log, offset, lambda _: None)
 
