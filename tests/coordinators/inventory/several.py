@@ -8,6 +8,7 @@ from tests.coordinators.inventory.node import ACCOUNT, at
 
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM
+from duramen.metadata.events import NodeRegistered
 from duramen.service.admission import Service
 from duramen.sim.broker import CallbackResult
 
@@ -21,6 +22,8 @@ class SeveralInventories(Several):
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         super().__init__(3, {"inventory.shards": SHARDS, "inventory.queue.shards": 2, **(settings or {})})
+        for node in self.hands:
+            self.state.apply(NodeRegistered(node, f"directory {node}"))
         self.services = {node: Service(self.broker(node)) for node in self.hands}
         self.do(1, lambda inventory: inventory.create_tenants, ACCOUNT, ["acme", "bolt"], {})
         for tenant in ("acme", "bolt"):

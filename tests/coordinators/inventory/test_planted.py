@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
 import pytest
-from tests.coordinators.inventory import test_feed, test_policies
+from tests.coordinators.inventory import test_cluster_feed, test_cluster_policies, test_feed, test_policies
 from tests.sim.planted import Bug, Place, planted
 
+from duramen.coordinators.inventory.cluster.feed import ClusterFeed
+from duramen.coordinators.inventory.cluster.policies import ClusterPolicies
 from duramen.coordinators.inventory.quotas import InventoryQuotas
 from duramen.inventory.directory import Directory
 from duramen.inventory.machine import TopicShardState
@@ -45,6 +48,26 @@ def _tell_arrivals_only(original: Original) -> Original:
     return _place
 
 
+def _drop_the_last(original: Original) -> Original:
+    def ask(self: Any, request: Any, done: Callable[[Any], None]) -> None:
+        def answered(answer: Any) -> None:
+            done(msgspec.structs.replace(answer, changes=answer.changes[:-1]))
+
+        original(self, request, answered)
+
+    return ask
+
+
+def ask_nobody(_: Original) -> Original:
+    def when_effective(
+        self: Any, shard: int, place: tuple[int, int], wait_ms: int, done: Callable[[Any], None]
+    ) -> None:  # fmt: skip
+        del self, shard, place, wait_ms
+        done([1, 2, 3])
+
+    return when_effective
+
+
 _PLACED: Final = ("sequence", "namespace", "name", "alias_namespace", "alias")
 BUGS: Final = (
     (
@@ -58,6 +81,14 @@ BUGS: Final = (
     (
         Bug("departures-untold", "", (Place(TopicShardState, "_place", _tell_arrivals_only),), "a move is not told"),
         lambda: [test_feed.test_what_is_told_leads_to_what_is_there(seed) for seed in range(4)],
+    ),
+    (
+        Bug("last-untold", "", (Place(ClusterFeed, "ask", _drop_the_last),), "a leader does not tell of a change"),
+        lambda: test_cluster_feed.test_what_is_told_leads_to_what_is_there(0),
+    ),
+    (
+        Bug("effective-early", "", (Place(ClusterPolicies, "when_effective", ask_nobody),), "nodes are not asked"),
+        test_cluster_policies.test_every_node_applies_what_is_told_to_be_effective,
     ),
 )
 

@@ -5,11 +5,13 @@ from itertools import chain
 from typing import Any, Final
 
 import pytest
+from tests.coordinators.inventory.test_planted import ask_nobody
 from tests.sim.cluster.modes import hunt, keeps_promises
 from tests.sim.planted import Bug, Place
 
 from duramen.base.ports import StateRows
 from duramen.coordinators.inventory import changing, inventory
+from duramen.coordinators.inventory.cluster import policies
 from duramen.inventory import machine
 from duramen.inventory.rows import ARRIVED, NameRow
 
@@ -47,9 +49,15 @@ BUGS: Final = (
     Bug("old-name", "", (Place(changing.Change, "_arrive", _keep_old_name),), "a moved topic is found where it was"),
     Bug("create-again", "", (Place(machine, "_existing", _create_again),), "a bulk event comes again with new ids"),
     Bug("skip-names", "", (Place(inventory, "after", _skip_longer_names),), "a page skips a name"),
+    Bug(
+        "effective-early",
+        "",
+        (Place(policies.ClusterPolicies, "when_effective", ask_nobody),),
+        "a policy is told to be effective before all nodes have confirmed it",
+    ),
 )
 
-FOUND_BY: Final = {"old-name": 1, "create-again": 2, "skip-names": 3}
+FOUND_BY: Final = {"old-name": 1, "create-again": 2, "skip-names": 3, "effective-early": 1}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -31,6 +31,7 @@ __all__ = ["CreatedNames", "InventoryQuotas", "StoredBytes", "TopicOwner"]
 _AGAIN_MS: Final = 20
 _LOOKED_UP_AT_ONCE: Final = 1000
 _MOST_CHAINS: Final = 10_000
+_REFRESHED_AT_ONCE: Final = 200
 
 Make = Callable[[Sequence[str], Done], None]
 """Creates topics by their names; the other gets `CreatedNames`."""
@@ -108,9 +109,9 @@ class InventoryQuotas:
 
         self._most: dict[PolicyScope, int] = {}  # no more topics are there or under way; fewer where some were deleted
         self._under_way: dict[PolicyScope, int] = {}
-        self._chains: dict[Hashable, _Chain] = {}  # as they were when others were asked for them
+        self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # as they were when others were asked for them
         self._asking: set[Hashable] = set()
-        self._forgotten = 0
+        self._refreshed = 0
 
     # -- how many topics ----------------------------------------------------------------------------
 
@@ -329,12 +330,15 @@ class InventoryQuotas:
         return self._count_bytes(CONSUMER_RATE, account, topic, size)
 
     def _count_bytes(self, name: str, account: str, topic: EntryName, size: int) -> int:
-        now_ms = self._clock.monotonic_ms()
-        chain = self._known(account, topic)
-        waits_ms = [self._rates.record((name, limit.scope), limit.value, size, now_ms) for limit in limits(name, chain)]
+        now_ms, bounds = self._clock.monotonic_ms(), self.limits_of(name, account, topic)
+        waits_ms = [self._rates.record((name, limit.scope), limit.value, size, now_ms) for limit in bounds]
         wait_ms = max(waits_ms, default=0)
         self._throttled[name].value += wait_ms > 0
         return wait_ms
+
+    def limits_of(self, name: str, account: str, topic: EntryName) -> Sequence[Limit]:
+        """The limits of a policy that count for a topic on this node now."""
+        return [*limits(name, self._known(account, topic))]
 
     def _known(self, account: str, topic: EntryName) -> _Chain:
         """What is set on a topic and what it is in; as it was asked last where others have to be asked."""
@@ -349,21 +353,53 @@ class InventoryQuotas:
             pass
         if key not in self._asking:
             self._asking.add(key)
-            self._shards.read(query, partial(self._asked, key, self._forgotten))
-        return self._chains.get(key, [])  # of one that is gone, or is asked for the first time, nothing is known
+            self._shards.read(query, partial(self._asked, key, account, topic, self._refreshed))
+        known = self._chains.get(key)
+        return [] if known is None else known[2]  # of one that is gone, or new here, nothing is known
 
-    def _asked(self, key: Hashable, forgotten: int, answer: _Chain | DuramenError) -> None:
+    def _asked(
+        self, key: Hashable, account: str, topic: EntryName, refreshed: int, answer: _Chain | DuramenError
+    ) -> None:  # fmt: skip
         self._asking.discard(key)
+        if refreshed != self._refreshed:
+            return  # it may be older than what was asked for since
         self._chains.pop(key, None)
-        if not isinstance(answer, DuramenError) and forgotten == self._forgotten:
+        if not isinstance(answer, DuramenError):
             if len(self._chains) >= _MOST_CHAINS:
                 del self._chains[next(iter(self._chains))]
-            self._chains[key] = answer
+            self._chains[key] = account, topic, answer
 
-    def forget(self) -> None:
-        """What was asked for before does not count any more."""
-        self._forgotten += 1
-        self._chains.clear()
+    def refresh(self, done: Callable[[DuramenError | None], None]) -> None:
+        """Ask again for all that was asked for before; `done` once nothing older counts, or with why it does."""
+        self._refreshed += 1
+        self._refresh(list(self._chains), done)
+
+    def _refresh(self, keys: Sequence[Hashable], done: Callable[[DuramenError | None], None]) -> None:
+        some = {key: self._chains[key] for key in keys[:_REFRESHED_AT_ONCE] if key in self._chains}
+
+        def query() -> list[_Chain | DuramenError]:
+            return [self._chain_or_error(account, topic) for account, topic, _ in some.values()]
+
+        def asked(answer: list[_Chain | DuramenError] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+                return
+            for (key, (account, topic, _)), chain in zip(some.items(), answer, strict=True):
+                self._chains.pop(key, None)
+                if not isinstance(chain, DuramenError):
+                    self._chains[key] = account, topic, chain
+            self._refresh(keys[_REFRESHED_AT_ONCE:], done)
+
+        if keys:
+            self._shards.read(query, asked)
+        else:
+            done(None)
+
+    def _chain_or_error(self, account: str, topic: EntryName) -> _Chain | DuramenError:
+        try:
+            return self.chain(self.owner(account, topic))
+        except DuramenError as error:
+            return error
 
     def owner(self, account: str, topic: EntryName) -> TopicOwner:
         """A topic by a name of it that was found. Raises TopicNotFound, CoordinatorLoading."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from duramen.base.catalogue_inventory import PRODUCER_RATE
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.coordinators.inventory.quotas import CreatedNames
+from duramen.inventory.names import TopicPath
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
@@ -14,6 +16,7 @@ __all__ = ["PolicyClient"]
 
 _ACCOUNT: Final = "default"
 _TENANT: Final = "policies"
+_TOPIC: Final = TopicPath(_TENANT, "prod", "limited")
 _POLICY: Final = "quota.topics"
 _WAIT_MS: Final = 3_000
 
@@ -35,8 +38,10 @@ class PolicyClient(ClusterClient):
             self._set_up()
         elif self.chance.random() < 0.4:
             self._set()
-        else:
+        elif self.chance.random() < 0.5:
             self._read(self._effective)
+        else:
+            self._read_limit(self._effective)
 
     def _ask(self, ask: Callable[[Broker, Reply], None], then: Callable[[Any], None]) -> None:
         def asked(broker: Broker, reply: Reply) -> None:
@@ -49,10 +54,30 @@ class PolicyClient(ClusterClient):
 
     def _set_up(self) -> None:
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.inventory.create_tenants(_ACCOUNT, [_TENANT], {}, reply)
+            inventory = broker.inventory
+
+            def tenant(answer: Any) -> None:
+                if _failed(answer):
+                    reply(answer)
+                else:
+                    inventory.create_namespaces(_ACCOUNT, _TENANT, [_TOPIC.namespace], {}, made)
+
+            def made(answer: Any) -> None:
+                if _failed(answer):
+                    reply(answer)
+                else:
+                    inventory.read(lambda: inventory.namespace(_ACCOUNT, _TENANT, _TOPIC.namespace), found)
+
+            def found(answer: Any) -> None:
+                if isinstance(answer, DuramenError):
+                    reply(answer)
+                else:
+                    inventory.create_topics(answer, [_TOPIC.topic], reply)
+
+            inventory.create_tenants(_ACCOUNT, [_TENANT], {}, tenant)
 
         def answered(answer: CreatedNames | DuramenError) -> None:
-            self._is_set_up = not isinstance(answer, DuramenError) and not answer.problems
+            self._is_set_up = not _failed(answer)
             self.next(20_000)
 
         self.calls.ask(self.calls.any_node(), ask, answered)
@@ -71,7 +96,7 @@ class PolicyClient(ClusterClient):
                     shard, place = answer
                     policies.when_effective(shard, place, _WAIT_MS, reply)
 
-            policies.change(_ACCOUNT, [_TENANT], {_POLICY: value}, changed)
+            policies.change(_ACCOUNT, [_TENANT], {_POLICY: value, PRODUCER_RATE: value}, changed)
 
         def answered(answer: list[int] | DuramenError) -> None:
             self.calls.trace("policy %d: %s", value, answer)
@@ -92,12 +117,38 @@ class PolicyClient(ClusterClient):
         def answered(answer: dict[str, Any] | DuramenError) -> None:
             self.calls.trace("policies: %s", answer)
             if not isinstance(answer, DuramenError):
-                found = answer.get(_POLICY, 0)
-                self.read += 1
-                if found < effective and found not in self._unanswered:
-                    raise BrokenPromise(
-                        f"the policy is {found}, and {effective} was told to be effective on every node"
-                    )
+                self._check(answer.get(_POLICY, 0), effective)
             self.next()
 
         self._ask(ask, answered)
+
+    def _read_limit(self, effective: int) -> None:
+        """Ask which limit a node would apply to a producer, if it knows one."""
+
+        def ask(broker: Broker, reply: Reply) -> None:
+            inventory = broker.inventory
+
+            def found(topic: Any) -> None:
+                if isinstance(topic, DuramenError):
+                    reply(topic)
+                else:
+                    reply([one.value for one in inventory.quotas.limits_of(PRODUCER_RATE, _ACCOUNT, topic)])
+
+            inventory.read(lambda: inventory.find(_ACCOUNT, _TOPIC), found)
+
+        def answered(answer: list[int] | DuramenError) -> None:
+            self.calls.trace("limits: %s", answer)
+            for value in () if isinstance(answer, DuramenError) else answer:
+                self._check(value, effective)
+            self.next()
+
+        self._ask(ask, answered)
+
+    def _check(self, found: int, effective: int) -> None:
+        self.read += 1
+        if found < effective and found not in self._unanswered:
+            raise BrokenPromise(f"the policy is {found}, and {effective} was told to be effective on every node")
+
+
+def _failed(answer: Any) -> bool:
+    return isinstance(answer, DuramenError) or bool(answer.problems)

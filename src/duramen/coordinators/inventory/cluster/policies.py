@@ -34,11 +34,16 @@ class ClusterPolicies(InventoryPolicies):
     def follow(self, request: FollowInventory, done: Done) -> None:
         """See to it that nothing older counts on this node; `done` gets None, or an error."""
         self._routed.saw(request.shard, request.epoch, request.offset)
-        self._quotas.forget()
 
         def found(directory: Directory | DuramenError) -> None:
             if isinstance(directory, DuramenError):
                 done(directory)
+            else:
+                self._quotas.refresh(refreshed)
+
+        def refreshed(error: DuramenError | None) -> None:
+            if error is not None:
+                done(error)
             else:
                 self._bind(lambda: done(None))
 
