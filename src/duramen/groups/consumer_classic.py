@@ -21,7 +21,17 @@ from duramen.groups.consumer_values import JOIN_EPOCH, ClassicSide, ConsumerMemb
 from duramen.groups.topics import TopicCatalogue, TopicPartition
 from duramen.groups.values import JoinRequest, JoinResult, SyncRequest, SyncResult
 
-__all__ = ["CONSUMERS", "heartbeat", "join", "leave", "names_of", "places_of", "subscription_of", "sync"]
+__all__ = [
+    "CONSUMERS",
+    "heartbeat",
+    "join",
+    "leave",
+    "names_of",
+    "places_of",
+    "subscription_of",
+    "sync",
+    "topics_wanted",
+]
 
 CONSUMERS: Final = "consumer"
 """The protocol type whose members' subscriptions and assignments the broker can read."""
@@ -33,6 +43,14 @@ def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
         return read_subscription(protocols[0][1])
     except (IndexError, RequestInvalid) as error:
         raise InconsistentProtocol(f"the subscription of a consumer cannot be read: {error}") from None
+
+
+def topics_wanted(request: JoinRequest) -> frozenset[str]:
+    """The topics that a member wants who joins; none where that cannot be read."""
+    try:
+        return subscription_of(tuple((name, bytes(metadata)) for name, metadata in request.protocols)).topics
+    except InconsistentProtocol:
+        return frozenset()
 
 
 def places_of(topics: TopicCatalogue, partitions: dict[str, list[int]]) -> frozenset[TopicPartition]:

@@ -4,7 +4,7 @@ The parts that differ by kind are in modules of their own (`kinds` defines the c
 in one call of its `done`. Times come from the clock and the deadlines.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -40,6 +40,7 @@ from duramen.coordinators.group.kinds import (
 from duramen.coordinators.group.memory import GroupRoom
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.topics import LASTING, GroupTopics
+from duramen.groups.consumer_classic import topics_wanted
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
 from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
 from duramen.groups.share_group import ShareGroupState
@@ -147,7 +148,11 @@ class Coordinator:
         except DuramenError as error:
             done(error)
             return
-        (self.consumer if kind is GroupKind.CONSUMER else self.classic).join(group_id, request, done)
+        if kind is GroupKind.CONSUMER:
+            then = partial(self.consumer.join, group_id, request, done)
+            self._when_named(group_id, topics_wanted(request), None, then, done)
+        else:
+            self.classic.join(group_id, request, done)
 
     def _kind(self, group_id: str) -> GroupKind:
         found = self.kinds.of(group_id)
@@ -201,10 +206,17 @@ class Coordinator:
             self.check(group_id)
             if self._kind(group_id) not in _OF_CLASSIC_MEMBERS:
                 self.kinds.check(group_id, GroupKind.CONSUMER)
-            wanted = self.consumer.wanted(group_id, request.topics or (), request.pattern)
         except DuramenError as error:
             done(error)
-            return
+        else:
+            then = partial(self.consumer.heartbeat, group_id, request, done)
+            self._when_named(group_id, request.topics or (), request.pattern, then, done)
+
+    def _when_named(
+        self, group_id: str, names: Iterable[str], pattern: str | None, then: Callable[[], None],
+        refuse: Callable[[DuramenError], None],
+    ) -> None:  # fmt: skip
+        """Go on with a request about a group once it is known here what its members mean."""
 
         def named(error: DuramenError | None) -> None:
             try:
@@ -212,11 +224,16 @@ class Coordinator:
                     raise CoordinatorLoading(f"names of topics cannot be told now: {error}")
                 self.check(group_id)
             except DuramenError as refused:
-                done(refused)
+                refuse(refused)
             else:
-                self.consumer.heartbeat(group_id, request, done)
+                then()
 
-        self.topics.when_named(*wanted, named)
+        try:
+            wanted = self.consumer.wanted(group_id, names, pattern)
+        except DuramenError as error:
+            refuse(error)
+        else:
+            self.topics.when_named(*wanted, named)
 
     # -- offsets ------------------------------------------------------------------------------------
 
