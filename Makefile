@@ -33,7 +33,7 @@ demo: install  ## 336,776 flights from NATS through the log to Kafka consumers a
 demo-cluster: install  ## the flights through three nodes, one of them killed and another paused while they flow
 	@$(BIN)/python -m duramen.demo.cluster $(DEMO)
 
-demo-inventory: install  ## TOPICS=1000000 topics in one node's inventory, searched, renamed, moved, killed and checked
+demo-inventory: install  ## TOPICS=10000000 topics in one node's inventory, searched, renamed, moved, killed and checked
 	@$(BIN)/python -m duramen.demo.inventory $(if $(TOPICS),--topics $(TOPICS)) $(DEMO)
 
 test: install  ## every test that `main` has to pass, JOBS=2 files of them at once (about 12 minutes on 2 cores)

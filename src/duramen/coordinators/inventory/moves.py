@@ -146,7 +146,13 @@ class TopicMoves:
             self._move(one, partial(ended, number))
 
     def _move(self, begin: BeginChange, done: Ended) -> None:
-        self._quotas.move(begin.namespace, begin.to_namespace, partial(self._changes.begin, begin), done)
+        def go(told: Ended) -> None:
+            _MovesTogether(self._shards, self._changes, [begin], lambda answers: told(answers[0])).run()
+
+        alone = self._shards.alone
+        self._quotas.move(
+            begin.namespace, begin.to_namespace, go if alone else partial(self._changes.begin, begin), done
+        )
 
 
 class _MovesTogether:

@@ -9,7 +9,7 @@ from duramen.demo.run import run
 
 __all__ = ["command", "main"]
 
-_TOPICS: Final = 1_000_000
+_TOPICS: Final = 10_000_000
 _FEWEST: Final = 10_000
 
 

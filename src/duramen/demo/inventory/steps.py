@@ -334,11 +334,14 @@ class InventoryDemo:
             by_id = inventory.topic_by_id(one.id)
             if (found.id, by_id.path) != (one.id, one.now) or _reaches(inventory, one.before) != one.alias:
                 raise DemoFailed(f"{one.before}, which is {one.now} now, is not what it was")
-        gone = {one.before for one in moved}
-        for path, lasting_id in self._ids.items():
+        by_namespace: dict[str, list[str]] = {}
+        for path in self._ids.keys() - {one.before for one in moved}:
             namespace, _, name = path.rpartition("/")
-            if path not in gone and _id_of(inventory, namespace, name) != lasting_id:
-                raise DemoFailed(f"{path} is not what it was")
+            by_namespace.setdefault(namespace, []).append(name)
+        for namespace, names in by_namespace.items():
+            for name, topic in zip(names, inventory.lookup(namespace, names), strict=True):
+                if topic is None or topic.id != self._ids[f"{namespace}/{name}"]:
+                    raise DemoFailed(f"{namespace}/{name} is not what it was")
         self._tell("checked", f"{counted:,} topics, {len(self._ids):,} ids, {len(moved):,} moves: all is there")
 
     # -- the report ---------------------------------------------------------------------------------
@@ -362,11 +365,6 @@ class InventoryDemo:
 def _is_alert(name: str) -> bool:
     digits, _, kind = name.partition("-")[2].partition(".")
     return kind == "alerts" and digits[0] == "a" and digits[2] == "c"
-
-
-def _id_of(inventory: Inventory, namespace: str, name: str) -> str | None:
-    (found,) = inventory.lookup(namespace, [name])
-    return None if found is None else found.id
 
 
 def _reaches(inventory: Inventory, path: str) -> bool:
