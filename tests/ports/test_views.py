@@ -56,6 +56,14 @@ def test_a_scan_is_ordered_and_half_open(view: ViewStore) -> None:
     assert list(view.scan(bytes([10]), bytes([20]))) == []
 
 
+def test_ceilings_are_the_first_rows_of_scans(view: ViewStore) -> None:
+    view.write([(b"%03d" % number, b"v%d" % number) for number in range(0, 300, 3)], [])
+    keys = [b"%03d" % number for number in (150, 7, 299, 0, 151, 296, 7)]
+    for end in (b"200", b"298", b"~"):
+        assert view.ceilings(keys, end) == [next(view.scan(key, end), None) for key in keys]
+    assert view.ceilings([], b"~") == []
+
+
 def test_the_bound_of_a_scan_is_kept_as_long_as_the_scan(view: ViewStore) -> None:
     """RocksDB reads it where it lies: other bytes must not come to lie there."""
     keys = [b"%03d" % number + bytes(700) for number in range(100)]
