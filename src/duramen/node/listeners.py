@@ -1,4 +1,4 @@
-"""Where a node listens, from its settings: read, and checked against each other. Pure."""
+"""The listening addresses of a node, from its settings: parsed, and checked against each other. Pure."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -99,8 +99,8 @@ def _nats(settings: Settings) -> Address | ServerAddress | None:
     text = settings.text("nats.listen")
     if "," in text:
         raise SettingInvalid(
-            f"nats.listen: {text!r} does not fit; nats-server listens on one address only: give one, or 0.0.0.0:4222"
-            " for all of this machine"
+            f"nats.listen: {text!r} does not fit; nats-server listens on one address only: give one, or 0.0.0.0:4222 "
+            "for all addresses of this machine"
         )
     return _addresses(settings, "nats.listen")[0]
 
@@ -118,7 +118,7 @@ def _cluster(settings: Settings) -> Address | None:
         for name in ("cluster.advertise", "cluster.seeds", "cluster.secret.file"):
             if settings.text(name):
                 raise SettingInvalid(
-                    f"{name}: a node of a cluster needs cluster.listen too, the HOST:PORT at which the others reach it"
+                    f"{name}: a cluster node also needs cluster.listen, the HOST:PORT at which the others reach it"
                 )
         return None
     address = parse_address("cluster.listen", text)
@@ -131,8 +131,8 @@ def _cluster(settings: Settings) -> Address | None:
         raise SettingInvalid("node.id: every node of a cluster needs a different number; set --node-id")
     if not settings.text("cluster.seeds"):
         raise SettingInvalid(
-            "cluster.seeds: a node of a cluster needs to know where others are; give --cluster-seeds"
-            " HOST:PORT,HOST:PORT,…, the same to all nodes that are to form a cluster"
+            "cluster.seeds: a cluster node needs the addresses of others; give --cluster-seeds HOST:PORT,HOST:PORT,…, "
+            "the same to all nodes that form the cluster"
         )
     if not settings.text("cluster.secret.file"):
         raise SettingInvalid(
@@ -150,7 +150,11 @@ def _cluster_reached(settings: Settings) -> Address | None:
         return None
     address = parse_address(name, text)
     if is_wildcard(address) or not address.port:
-        other = "; give the one that they can with --cluster-advertise HOST:PORT" if name == "cluster.listen" else ""
+        other = (
+            "; give an address that they can reach with --cluster-advertise HOST:PORT"
+            if name == "cluster.listen"
+            else ""
+        )
         raise SettingInvalid(
             f"{name}: {text!r} does not fit; the other nodes reach this one there, so it must be one host and"
             f" port that they can connect to{other}"
@@ -165,12 +169,10 @@ def _nats_cluster(settings: Settings) -> Address | None:
     if not text:
         return None
     if not settings.text("cluster.listen"):
-        raise SettingInvalid(
-            f"{name}: a node that is alone has one nats-server only; leave it out, or give cluster.listen"
-        )
+        raise SettingInvalid(f"{name}: a standalone node has only one nats-server; omit it, or give cluster.listen")
     if settings.text("nats.server") != "embedded":
         raise SettingInvalid(
-            f"{name}: it is of the embedded nats-server, and nats.server is another; leave one of them out"
+            f"{name}: it configures the embedded nats-server, and nats.server names another; omit one of them"
         )
     address = parse_address(name, text)
     if not address.port:

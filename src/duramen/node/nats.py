@@ -1,4 +1,4 @@
-"""The NATS side of a node: the server that belongs to it or runs elsewhere, and the door that listens to it."""
+"""The NATS side of a node: its own or an external server, and the door that subscribes there."""
 
 import asyncio
 import logging
@@ -84,12 +84,12 @@ class NatsSide:
                 try:
                     server.reach(places(broker.metadata_state.registrations, broker.node_id))
                 except OSError as error:
-                    _log.error("nats-server cannot be told of the other nodes: %s", error.strerror or error)
+                    _log.error("the routes of nats-server cannot be updated: %s", error.strerror or error)
 
         if not server.routed:
             _log.warning(
-                "nats.cluster.listen is not set: who publishes at this node's nats-server reaches only the partitions"
-                " that this node leads"
+                "nats.cluster.listen is not set: publishers at this node's nats-server reach only the partitions that "
+                "this node leads"
             )
         broker.when_happened.append(reach)
         reach()

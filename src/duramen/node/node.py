@@ -1,4 +1,4 @@
-"""A node: the directory, the store, the broker and the doors, from the settings to running and back."""
+"""A node: the directory, the store, the broker and the doors, from settings to running and back."""
 
 import asyncio
 import json
@@ -216,8 +216,8 @@ class NodeAssembly:
 
     def _say_full(self, reason: StorageFull, waiting_bytes: int) -> None:
         _log.warning(
-            "writes to %s are refused: %s; %d bytes of its disk are free, and %d bytes of records wait in memory to be"
-            " written into segments",
+            "writes to %s are refused: %s; %d bytes of its disk are free, and %d bytes of records wait in memory for "
+            "the copy into segments",
             self.data_dir, reason, self._free_bytes(), waiting_bytes,
             extra={"fields": {
                 "directory": str(self.data_dir), "free_bytes": self._free_bytes(), "waiting_bytes": waiting_bytes,
@@ -360,7 +360,7 @@ class NodeAssembly:
         if self._broker is not None:
             error = await outcome(self._broker.stop)
             if error is not None:
-                _log.error("the directory could not be left clean: %s; the next start recovers it", error)
+                _log.error("the directory was not closed cleanly: %s; the next start recovers it", error)
         if self._nats is not None:
             await self._nats.close()
         if self._http is not None:
@@ -410,13 +410,15 @@ def _storage_problem(store: Store, membership: "ClusterMember | None") -> str:
 
 def _cut_off_problem(membership: "ClusterMember") -> str:
     deposed = len(membership.replicating.deposed())
-    return f"this node is cut off: other nodes may lead {deposed} partitions that it leads" if deposed else ""
+    return (
+        f"this node is cut off: other nodes may now lead {deposed} of the partitions that it leads" if deposed else ""
+    )
 
 
 def _quorum_problem(membership: "ClusterMember") -> str:
     if membership.controller.leader_id is not None:
         return ""
-    return "no controller is known: a majority of its voters does not reach this node, or each other"
+    return "no controller is known: this node does not reach a majority of the voters, or they do not reach each other"
 
 
 def _report(message: str) -> None:

@@ -238,7 +238,9 @@ def test_bad_input(node: NodeProcess, stream_name: str) -> None:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": node.kafka, "group.id": group})
         consumer.commit(offsets=[confluent_kafka.TopicPartition(keyed, 0, 9)], asynchronous=False)
         consumer.close()
-        with pytest.raises(SnapshotNotReached, match="ends at 1, and the snapshot is at 9: it is of another stream"):
+        with pytest.raises(
+            SnapshotNotReached, match="ends at 1, and the snapshot is at 9: it belongs to another stream"
+        ):
             list(client.snapshots(keyed, group=group))
         for wrong in ({"group": ""}, {"group": 5}, {"group": "g", "idle_s": "x"}, {"group": "g", "whole": 1}):
             with pytest.raises(RequestInvalid):

@@ -24,7 +24,7 @@ def test_the_life_of_a_stream(ask: Ask, stream_name: str) -> None:
     wish = {"name": stream_name, "partitions": 2, "config": {"retention.ms": "1h", "durability": "os"}}
     status, created = ask("POST", "/v1/streams", wish)
     assert (status, created["created"], len(created["partitions"])) == (201, True, 2)
-    assert created["durability_means"].startswith("acknowledged records are in the operating system's hands")
+    assert created["durability_means"].startswith("acknowledged records are in the operating system's cache")
     assert ask("POST", "/v1/streams", wish)[0] == 200
     status, differs = ask("POST", "/v1/streams", {**wish, "partitions": 3})
     assert (status, differs["type"]) == (409, "stream-differs")
@@ -104,7 +104,7 @@ def test_a_change_that_is_refused_changes_nothing(ask: Ask, stream_name: str, ch
     ("method", "path", "raw", "status", "said"),
     [
         ("GET", "/v1/streams/nope", None, 404, "there is no stream nope"),
-        ("GET", "/nowhere", None, 404, "there is nothing at /nowhere"),
+        ("GET", "/nowhere", None, 404, "there is no path /nowhere"),
         ("PUT", "/v1/streams", b"{}", 405, "/v1/streams takes GET, HEAD, POST, not PUT"),
         ("POST", "/v1/streams", b"", 400, "the body does not fit"),
         ("POST", "/v1/streams", b"\xff\xfe", 400, "the body does not fit"),

@@ -99,7 +99,7 @@ class Process:
         """The leader that it hears of in an epoch after that one, and the epoch."""
         count = 1
         while True:
-            said = self.wait(r"duramen\.cluster: node (\d+) leads the quorum of the controller in epoch (\d+)", count)
+            said = self.wait(r"duramen\.cluster: node (\d+) leads the controller quorum in epoch (\d+)", count)
             if int(said[2]) > after:
                 return int(said[1]), int(said[2])
             count += 1

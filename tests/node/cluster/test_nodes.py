@@ -143,7 +143,7 @@ def test_a_node_that_is_killed_while_the_cluster_is_formed_comes_to_it(tmp_path:
         nodes = here.nodes(1, 2, 3)
         for node in nodes:
             node.start(seeds_of(nodes))
-        formed = nodes[0].wait("duramen.cluster: this node is of the cluster (.*), which clients are told as (.*)")
+        formed = nodes[0].wait("duramen.cluster: this node belongs to cluster (.*); clients see the cluster id (.*)")
         assert shown_cluster_id(UUID(formed[1])) == formed[2]
         for node in nodes:
             node.kill()
@@ -177,7 +177,7 @@ def test_no_cluster_without_all_seeds(tmp_path: Path) -> None:
             node.start(seeds_of(nodes))
         for node in nodes[:2]:
             node.wait(
-                "duramen.cluster: this node is of no cluster: a cluster is formed once all seeds are there;"
+                "duramen.cluster: this node belongs to no cluster yet: a cluster is formed once all seeds are there;"
                 f" missing: {nodes[2].address}"
             )
         assert not [line for node in nodes for line in node.lines if line.startswith("joined")]
@@ -231,7 +231,7 @@ def test_seeds_that_differ_are_named(tmp_path: Path) -> None:
         two.start(seeds_of([one, two, three]))
         both, all_three = (", ".join(sorted(seeds_of(nodes))) for nodes in ([one, two], [one, two, three]))
         one.wait(
-            f"duramen.cluster: this node is of no cluster: node 2 at {two.address} has the seeds {all_three},"
+            f"duramen.cluster: this node belongs to no cluster yet: node 2 at {two.address} has the seeds {all_three},"
             f" and this node {both}: give all the same list"
         )
 

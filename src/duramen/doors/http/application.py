@@ -1,4 +1,4 @@
-"""The routes as an application: paths to handlers, types checked on the way in, errors as problems on the way out."""
+"""The routes as an ASGI application: paths to handlers, type checks on input, problem documents for errors."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
         "GET",
         "/v1/openapi.json",
         _openapi,
-        AdmissionRules(open_because="it says what there is, to everybody"),
+        AdmissionRules(open_because="the description of the API is public"),
         "This description of all routes (OpenAPI 3.1)",
     ),
 )
@@ -83,7 +83,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
 
 
 class _Any(Convertor[str]):
-    """A parameter of a path with any characters: Starlette's `path` ends at the end of a line."""
+    """A path parameter with any characters; Starlette's `path` stops at a line end."""
 
     regex = "(?s:.*)"
 
@@ -102,7 +102,7 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class _Counting:
-    """Counts answers by status."""
+    """Counts responses by status."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -118,7 +118,7 @@ class _Counting:
 
 
 class _StreamNames:
-    """Refuses the name of a stream that has a slash: the decoded path would be another one, or none."""
+    """Refuses stream names with a slash: the decoded path would be another route, or none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -135,7 +135,7 @@ class _StreamNames:
 
 
 def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
-    """What answers the requests to `node` that `hosts` lets in; `room` is the memory for what is being read."""
+    """The ASGI application for requests to `node` that `hosts` admits; `room` bounds the memory of request bodies."""
     bodies = Bodies(room)
     by_path: dict[str, dict[str, _Endpoint]] = {}
     for route in ROUTES:
@@ -161,7 +161,7 @@ def application(node: RouteNode, hosts: Hosts, room: Room) -> Starlette:
 
 
 async def _admit(route: HttpRoute, call: Call) -> None:
-    """Have the names of a request resolved and its operations authorized. Raises why it is refused."""
+    """Resolve the names of a request and authorize its operations. Raises the reason of a refusal."""
     if not route.rules.needs:
         return
     future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()

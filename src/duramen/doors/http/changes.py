@@ -1,4 +1,4 @@
-"""Subscriptions to the inventory: pages of changes that are waited for, and server-sent events."""
+"""Subscriptions to changes of the inventory, as long polls and as server-sent events."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -56,7 +56,7 @@ def _event(kind: str, position: str, data: bytes) -> bytes:
 ROUTES = (
     HttpRoute(
         "GET", "/v1/changes", _changes, on_cluster(Operation.DESCRIBE),
-        "Changes of the inventory from a position on, waited for where there are none; or as server-sent events",
+        "Changes of the inventory after a position, as a long poll or as server-sent events",
         (
             errors.CoordinatorLoading, errors.NotCoordinator, errors.TenantNotFound, errors.NamespaceNotFound,
             errors.TopicNotFound, errors.InventoryPositionLost, errors.NodeBusy, errors.NodeStopping,

@@ -1,4 +1,4 @@
-"""Waiting for callbacks, and on behalf of a client that may close its connection meanwhile."""
+"""Awaiting callbacks, also for clients that may disconnect meanwhile."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 
 async def call_back(ask: Callable[[Callable[[T | BaseException], None]], object]) -> T:
-    """What a callback is told. Raises the error that it is told."""
+    """The value that a callback receives. Raises the error that it receives."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     ask(partial(settle, future))
     return await future
 
 
 def settle(future: "asyncio.Future[T]", result: T | BaseException) -> None:
-    """End a future with what a callback is told, unless it has ended; an OSError is one of a read."""
+    """Complete a future with the value of a callback, unless it is done; an OSError means a failed read."""
     if future.done():
         return
     if isinstance(result, OSError):
@@ -34,7 +34,7 @@ def settle(future: "asyncio.Future[T]", result: T | BaseException) -> None:
 
 
 def begin(answer: Coroutine[Any, Any, T], done: Callable[[T | DuramenError | OSError], None]) -> Callable[[], None]:
-    """Have `answer` come beside all else; `done` gets it, or the error. Returns what cancels it."""
+    """Run `answer` as a task; `done` receives its result or its error. Returns a function that cancels it."""
 
     async def run() -> None:
         try:
@@ -52,7 +52,7 @@ def begin(answer: Coroutine[Any, Any, T], done: Callable[[T | DuramenError | OSE
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:
-    """What `answer` comes to; it is cancelled once the client is gone. Raises ClientDisconnect then."""
+    """The result of `answer`, which is cancelled if the client disconnects. Raises ClientDisconnect then."""
     answering = asyncio.ensure_future(answer)
     watching = asyncio.ensure_future(_gone(request))
     try:

@@ -1,4 +1,4 @@
-"""The configs of streams and the settings of the node, each with its value in force and where that comes from."""
+"""The configs of streams and the settings of the node, each with its effective value and its source."""
 
 import re
 from typing import Final
@@ -56,10 +56,10 @@ async def _of_node(call: Call) -> SettingList:
 ROUTES = (
     HttpRoute(
         "GET", "/v1/streams/{name}/configs", _of_stream, on_topic(Operation.DESCRIBE_CONFIGS),
-        "The configs of a stream: values in force, where they come from, defaults", (StreamNotFound,),
+        "The configs of a stream: effective values, their sources, defaults", (StreamNotFound,),
     ),
     HttpRoute(
         "GET", "/v1/configs", _of_node, on_cluster(Operation.DESCRIBE_CONFIGS),
-        "The settings of the node: values, where they come from, defaults",
+        "The settings of the node: values, their sources, defaults",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is asked about a group: done by its coordinator, which is this node or another one, and answered here."""
+"""Requests about a group: executed by its coordinator, on this node or another, and answered here."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,9 +26,9 @@ _MOST_SERVED: Final = 25  # requests of other nodes at a time
 
 
 async def coordinated(call: Call, work: Work, wanted: Manage) -> bytes:
-    """The coordinator's answer: JSON, or nothing.
+    """The coordinator's response: JSON, or nothing.
 
-    Raises what it refuses with, or NotLeader where nobody leads the partition that the group's offsets are stored in.
+    Raises the coordinator's error, or NotLeader if the partition with the group's offsets has no leader.
     """
     broker = call.broker
     stream = broker.streams.find(OFFSETS_STREAM)
@@ -48,12 +48,12 @@ async def coordinated(call: Call, work: Work, wanted: Manage) -> bytes:
 
 
 def serving(broker: Broker, works: Mapping[str, Work]) -> Handler[Manage, Managed]:
-    """What does for other nodes what they want of groups; `works` by the names of what may be wanted."""
+    """Serves group requests of other nodes; `works` maps the names of requests to their functions."""
     tasks: set[Callable[[], None]] = set()
 
     def manage(wanted: Manage, done: Done[Managed]) -> None:
         if len(tasks) >= _MOST_SERVED:
-            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about groups are being answered: ask again")
+            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about groups are in progress: retry")
 
         def told(outcome: Managed | DuramenError | OSError) -> None:
             tasks.discard(cancel)
@@ -68,7 +68,7 @@ def serving(broker: Broker, works: Mapping[str, Work]) -> Handler[Manage, Manage
 def _begin(
     broker: Broker, work: Work, wanted: Manage, done: Callable[[Managed | DuramenError | OSError], None]
 ) -> Callable[[], None]:
-    """Do it here, beside all else; returns what cancels it."""
+    """Execute a request as a task; returns a function that cancels it."""
     cancel = begin(_done(broker, work, wanted), done)
     # What changes something is done whether or not somebody waits for it.
     return cancel if wanted.what == "show" else lambda: None

@@ -1,4 +1,4 @@
-"""The HTTP door: health and metrics from the first moment on, everything else once the node is ready."""
+"""The HTTP door: health and metrics from the start of the process, everything else once the node is ready."""
 
 import asyncio
 import socket
@@ -25,13 +25,13 @@ __all__ = ["HttpDoor"]
 
 
 class HttpDoor:
-    """Listening sockets and what they answer."""
+    """Listening sockets and the application behind them."""
 
     def __init__(
         self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str],
         room: Room,
     ) -> None:  # fmt: skip
-        """`progress` says how far the start has got, until the node is ready. Raises SettingInvalid."""
+        """`progress` describes the progress of the start until the node is ready. Raises SettingInvalid."""
         self._room = room
         self._hosts = Hosts(settings)
         self._node = RouteNode(metrics, addresses, progress)
@@ -39,7 +39,7 @@ class HttpDoor:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
-        """Answer on bound sockets; returns the address of the first."""
+        """Serve on bound sockets; returns the address of the first."""
         addresses = []
         for listener in listeners:
             listener.listen(128)
@@ -54,7 +54,7 @@ class HttpDoor:
         self, broker: Broker, service: Service, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
         usage: Callable[[], Usage],
     ) -> None:  # fmt: skip
-        """The broker is there; `problem` says why not every door takes requests, empty where they do."""
+        """Set the broker; `problem` returns why not every door accepts requests, or an empty string."""
         self._node.problem = problem
         self._node.usage = usage
         self._node.broker = broker
@@ -65,7 +65,7 @@ class HttpDoor:
         self._node.cluster_id = cluster_id
 
     async def stop(self) -> None:
-        """Answer what was asked and close."""
+        """Finish the requests in progress and close."""
         self._node.broker = None
         self._node.progress = _stopping
         if self._node.forwarding is not None:

@@ -1,4 +1,4 @@
-"""Exports: queue spaces and the inventory as they were at one moment, read whole and in parallel, as Spark does."""
+"""Exports: queue spaces and the inventory as of one moment, read in parallel, for example by Spark."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -111,7 +111,7 @@ async def _open_inventory(call: Call) -> ExportInfo:
 def _made(call: Call) -> Stream:
     stream = inventory_stream(call.broker)
     if stream is None:
-        raise errors.ExportExpired("there is no inventory any more")
+        raise errors.ExportExpired("the inventory no longer exists")
     return stream
 
 
@@ -146,7 +146,8 @@ _SHOWN: Final = on_cluster(Operation.DESCRIBE)
 ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/exports", _open_space, on_topic(Operation.READ),
-        "Keep all queues of a space as they are now, to be read whole", (errors.QueueSpaceNotFound, *_ASKING), (201,),
+        "Start an export: all queues of a space as they are now, readable page by page",
+        (errors.QueueSpaceNotFound, *_ASKING), (201,),
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/exports/{export}/runs", _runs, on_topic(Operation.READ),
@@ -154,7 +155,7 @@ ROUTES = (
     ),
     HttpRoute(
         "POST", "/v1/inventory/exports", _open_inventory, _SHOWN,
-        "Keep all topics as they are now, to be read whole", _ASKING, (201,),
+        "Start an export: all topics as they are now, readable page by page", _ASKING, (201,),
     ),
     HttpRoute(
         "GET", "/v1/inventory/exports/{export}/directory", _directory, _SHOWN,
@@ -162,6 +163,6 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/inventory/exports/{export}/topics", _topics, _SHOWN,
-        "A page of the topics of a shard", _READING,
+        "One page of the topics of a shard", _READING,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The node's metrics in Prometheus' text format, piece by piece.
+"""The node's metrics in Prometheus text format, rendered piece by piece.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ (text-based format)
 """
@@ -23,9 +23,9 @@ _LEFT_OUT: Final = "duramen_series_left_out"
 
 
 async def answer(metrics: Metrics, broker: Broker | None, problem: str) -> Response:
-    """All metrics of the node, as far as it has come; its other work goes on in between.
+    """The metrics of the node; the event loop runs other work between the pieces.
 
-    `problem` says why not every door takes requests.
+    `problem` returns why not every door accepts requests.
     """
     metrics.counter("duramen_ready").value = 1 if broker is not None and not problem else 0
     if broker is not None:
@@ -43,7 +43,7 @@ async def _pieces(metrics: Metrics) -> AsyncIterator[str]:
 
 
 def render(metrics: Metrics) -> Iterator[str]:
-    """Every metric there is, a few hundred lines at a time, so that others may go on in between."""
+    """Every metric, a few hundred lines at a time, so that other work runs in between."""
     families = _Families(metrics)
     lines: list[str] = []
     for metric in CATALOGUE:
@@ -59,7 +59,7 @@ def render(metrics: Metrics) -> Iterator[str]:
 
 
 class _Families:
-    """The lines of each metric: `most_series` of its series at most, the others counted."""
+    """The lines of each metric: at most `most_series` series; the rest are only counted."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._most = metrics.most_series
@@ -73,7 +73,7 @@ class _Families:
             self._histograms.setdefault(name, []).append((labels, histogram))
 
     def lines(self, metric: Metric) -> Iterator[str | None]:
-        """The metric's lines; None now and then while series are passed over."""
+        """The metric's lines; None from time to time while series are skipped."""
         if metric.kind == "histogram":
             for labels, histogram in self._histograms.get(metric.name, ()):
                 yield from _histogram_lines(metric, labels, histogram)
@@ -101,7 +101,7 @@ class _Families:
 
 
 def _is_unbounded(metric: Metric) -> bool:
-    """Whether there is no saying how many series it has."""
+    """Whether the number of series has no fixed bound."""
     return not {"stream", "group"}.isdisjoint(metric.labels)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: listed, shown with their lag, moved to other offsets, and deleted."""
+"""Consumer groups: list, describe with lag, set offsets, delete."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ async def _list(call: Call, query: GroupsQuery) -> GroupList:
 
 
 async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
-    """What a group has committed in partitions that are there, and how far it is behind there."""
+    """The committed offsets of a group in existing partitions, and its lag."""
     places, wanted, light, elsewhere = [], [], list[GroupOffset](), list[tuple[OffsetKey, int]]()
     for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
         if at % _AT_ONCE == 0:
@@ -149,7 +149,7 @@ def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:
 
 
 def _moved(call: Call) -> Sequence[str]:
-    """The streams in which a group is to go on elsewhere, where they are named."""
+    """The streams in which a request sets offsets, if it names them."""
     streams: Sequence[str] | None = call.body.streams
     return streams or ()
 
@@ -206,7 +206,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/groups/{id:any}/offsets", _move,
         on_group(Operation.READ, topics_named(Operation.READ, _moved, Refuses.REQUEST)),
-        "Have a group without members go on elsewhere: its committed offsets are set, durably, in each partition",
+        "Set the committed offsets of a group that has no members",
         (errors.GroupNotFound, errors.GroupNotEmpty, errors.StreamNotFound, errors.LogDamaged, *_WRITING), by_body=True,
     ),
     HttpRoute(
@@ -216,7 +216,7 @@ ROUTES = (
     ),
     HttpRoute(
         "DELETE", "/v1/groups/{id:any}", _delete, on_group(Operation.DELETE),
-        "Delete a group without members, with its committed offsets",
+        "Delete a group that has no members, and its committed offsets",
         (errors.GroupNotFound, errors.GroupNotEmpty, *_WRITING), (204,),
     ),
 )  # fmt: skip

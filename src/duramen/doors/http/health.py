@@ -1,4 +1,4 @@
-"""Health and metrics: answered from the moment the socket is open."""
+"""Health and metrics, served as soon as the socket is open."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from duramen.service.admission import AdmissionRules
 __all__ = ["ROUTES"]
 
 _PROBE: Final[AdmissionRules[Call]] = AdmissionRules(
-    open_because="probes have no credentials, and ask before the node is ready"
+    open_because="probes have no credentials and run before the node is ready"
 )
 
 
@@ -47,7 +47,7 @@ ROUTES = (
         "/healthz",
         _healthz,
         _PROBE,
-        "200 while the process is alive, 503 with the reason where only a restart helps: a sync has failed",
+        "200 while the process is alive; 503 with the reason if a sync has failed, which only a restart repairs",
         statuses=(200, 503),
     ),
     HttpRoute(
@@ -55,14 +55,14 @@ ROUTES = (
         "/readyz",
         _readyz,
         _PROBE,
-        "200 when every door takes requests, else 503 with the reason",
+        "200 once every door accepts requests; until then 503 with the reason",
         statuses=(200, 503),
     ),
     HttpRoute(
         "GET",
         "/metrics",
         _metrics,
-        AdmissionRules(open_because="it is answered before the node knows who may do what"),
-        "The metrics in the text format of Prometheus",
+        AdmissionRules(open_because="it is served before the node can authorize"),
+        "The metrics in Prometheus text format",
     ),
 )

@@ -1,4 +1,4 @@
-"""The inventory: tenants, namespaces and topics made, listed, searched, renamed, moved and deleted."""
+"""The inventory: create, list, search, rename, move and delete tenants, namespaces and topics."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -90,7 +90,7 @@ def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
 def _page(
     rows: Callable[[str], Iterator[T]], name: Callable[[T], str], query: PartsQuery, scope: str
 ) -> tuple[list[T], str | None]:
-    """A page of what `rows` has from a name on. Raises PageTokenInvalid."""
+    """A page of `rows` after a name. Raises PageTokenInvalid."""
     asked = TopicQuery(query.prefix)
     behind, found = read_token(query.after, scope, asked).tenant, list[T]()
     for row in islice(rows(max(query.prefix, behind)), query.limit + 2):
@@ -350,17 +350,17 @@ ROUTES = (
     ),
     HttpRoute(
         "POST", "/v1/tenants", _create_tenants, _MADE,
-        "Make tenants; those that are there stay as they are, and those that fail are named",
+        "Create tenants; existing ones stay unchanged, and the response lists those that failed",
         _WRITING, body_limit_bytes=_largest, lines="names",
     ),
     HttpRoute("GET", "/v1/tenants/{tenant}", _show_tenant, _SHOWN, "One tenant", (*_READING, *_TENANT)),
     HttpRoute(
-        "PATCH", "/v1/tenants/{tenant}", _change_tenant, _CHANGED, "Give a tenant another name, or other labels",
+        "PATCH", "/v1/tenants/{tenant}", _change_tenant, _CHANGED, "Change the name or the labels of a tenant",
         (*_WRITING, *_TENANT, *_NAMING, errors.TenantExists),
     ),
     HttpRoute(
         "DELETE", "/v1/tenants/{tenant}", _delete_tenant, _CHANGED,
-        "Delete a tenant with all its namespaces and topics: they are gone at once, and their rows soon",
+        "Delete a tenant with all its namespaces and topics, at once for readers; their rows are removed soon after",
         (*_WRITING, *_TENANT),
     ),
     HttpRoute(
@@ -369,49 +369,49 @@ ROUTES = (
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces", _create_namespaces, _MADE,
-        "Make namespaces; those that are there stay as they are, and those that fail are named",
+        "Create namespaces; existing ones stay unchanged, and the response lists those that failed",
         (*_WRITING, *_TENANT), body_limit_bytes=_largest, lines="names",
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}", _show_namespace, _SHOWN,
-        "One namespace, and how many topics it has", (*_READING, *_NAMESPACE),
+        "One namespace and its number of topics", (*_READING, *_NAMESPACE),
     ),
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}", _change_namespace, _CHANGED,
-        "Give a namespace another name, another tenant, other labels, or other subjects of NATS",
+        "Change the name, the tenant, the labels or the NATS subjects of a namespace",
         (*_WRITING, *_NAMESPACE, *_NAMING, errors.NamespaceExists, errors.SubjectInvalid),
     ),
     HttpRoute(
         "DELETE", "/v1/tenants/{tenant}/namespaces/{namespace}", _delete_namespace, _CHANGED,
-        "Delete a namespace with all its topics: they are gone at once, and their rows soon",
+        "Delete a namespace with all its topics, at once for readers; their rows are removed soon after",
         (*_WRITING, *_NAMESPACE),
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/topics", _create_topics, _MADE,
-        "Make topics; those that are there stay as they are, and those that fail are named",
+        "Create topics; existing ones stay unchanged, and the response lists those that failed",
         (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="names",
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/lookup", _lookup, _SHOWN,
-        "What names of a namespace lead to", (*_READING, *_NAMESPACE),
+        "Look up names of a namespace: the topic of each", (*_READING, *_NAMESPACE),
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/moves", _move_topics, _CHANGED,
-        "Rename topics, or move them to other namespaces; their ids stay, and those that fail are named",
+        "Rename topics, or move them to other namespaces; ids stay, and the response lists those that failed",
         (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="moves",
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,
-        "Let a name lead to a topic",
+        "Create an alias of a topic",
         (*_CHANGING, *_NAMING, errors.TopicAliasCycle, errors.TopicExists),
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _show_topic, _SHOWN,
-        "One topic, or what an alias leads to", (*_READING, *_TOPIC),
+        "One topic, by its name or by an alias", (*_READING, *_TOPIC),
     ),
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _change_topic, _CHANGED,
-        "Rename a topic, or move it to another namespace; its id stays",
+        "Rename a topic or move it to another namespace; its id stays",
         (*_CHANGING, *_NAMING, errors.TopicExists, errors.TopicIsAlias),
     ),
     HttpRoute(
@@ -421,11 +421,11 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/topics", _search, _SHOWN,
-        "Topics of a namespace, a tenant or an account by prefix, glob or pattern, page by page",
+        "Search the topics of a namespace, a tenant or an account by prefix, glob or pattern, page by page",
         (*_READING, *_NAMESPACE, errors.PatternInvalid, errors.PageTokenInvalid),
     ),
     HttpRoute(
-        "GET", "/v1/topics/{id}", _show_topic_by_id, _SHOWN, "The topic that has an id, by the name it has now",
+        "GET", "/v1/topics/{id}", _show_topic_by_id, _SHOWN, "The topic with an id, and its present name",
         (*_READING, errors.TopicNotFound),
     ),
 )  # fmt: skip

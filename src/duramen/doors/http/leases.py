@@ -1,4 +1,4 @@
-"""Leases on snapshots of keyed streams: opened, listed, shown, renewed and closed."""
+"""Leases on snapshots of keyed streams: open, list, show, renew, end."""
 
 import asyncio
 import base64
@@ -64,7 +64,7 @@ async def _hold_here(call: Call, body: LeaseWish) -> Lease:
 
 
 async def _hold_everywhere(call: Call, body: LeaseWish) -> Lease:
-    """On a cluster the leaders say where the snapshot is, and hold it before the lease is answered."""
+    """On a cluster each leader reports its part of the snapshot and holds it before the lease is answered."""
     stream = call.topic
     if body.at:
         found: Sequence[SnapshotPartition] = await asyncio.gather(*(
@@ -136,7 +136,7 @@ _WRITING: Final = (
 ROUTES = (
     HttpRoute(
         "POST", "/v1/streams/{name}/snapshot/leases", _open, on_topic(Operation.READ),
-        "Hold a snapshot of a keyed stream open, the newest one or that at a vector, for `snapshot.lease.ms`",
+        "Hold the newest snapshot of a keyed stream, or the one at given offsets, open for `snapshot.lease.ms`",
         (*_LEASES, *_WRITING), (201,),
     ),
     HttpRoute(
@@ -145,14 +145,14 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/streams/{name}/snapshot/leases/{lease}", _show, on_topic(Operation.READ),
-        "One lease: where its snapshot is, until when it is held, and how many bytes that keeps", _ONE,
+        "One lease: its snapshot, when it expires, and how many bytes it keeps from compaction", _ONE,
     ),
     HttpRoute(
         "POST", "/v1/streams/{name}/snapshot/leases/{lease}", _renew, on_topic(Operation.READ),
-        "Hold the snapshot of a lease open for `snapshot.lease.ms` from now on", (*_ONE, *_WRITING),
+        "Renew a lease: it holds its snapshot open for `snapshot.lease.ms` from now on", (*_ONE, *_WRITING),
     ),
     HttpRoute(
         "DELETE", "/v1/streams/{name}/snapshot/leases/{lease}", _close, on_topic(Operation.READ),
-        "Hold the snapshot of a lease open no longer", (*_ONE, *_WRITING), (204,),
+        "End a lease", (*_ONE, *_WRITING), (204,),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pages of streams by name, of those that a client may describe: for the lists of streams and of queue spaces."""
+"""Pages of streams by name, limited to those that the client may describe: for streams and for queue spaces."""
 
 from collections.abc import Callable
 from itertools import islice, takewhile
@@ -21,7 +21,7 @@ def names_listed(call: Call) -> list[str]:
 def streams_page(
     call: Call, prefix: str, after: str, limit: int, wanted: Callable[[Topic], bool] = lambda _: True
 ) -> tuple[list[Topic], str | None]:
-    """The first `limit` streams behind the name `after` that are wanted; and its last name where more follow."""
+    """The first `limit` accepted streams after the name `after`; and the last name if there are more."""
     following = call.service.resolver.from_name(max(after, prefix))
     allowed = (
         stream

@@ -1,4 +1,4 @@
-"""Policies of the inventory: shown with their sources and with what of quotas is used, and set."""
+"""Policies of the inventory: show them with their sources and the use of quotas, and set them."""
 
 from functools import partial
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Storing records: built into batches, each checked before the first is appended or sent on, answered once all are."""
+"""Produces records over HTTP: builds batches, checks all before the first append, waits for all acknowledgements."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ _LARGEST_BODY_BYTES: Final = 8 * MIB
 
 
 class _Batch(NamedTuple):
-    """A batch for a partition, and the numbers that its records have in the request."""
+    """A batch for a partition, and the positions of its records in the request."""
 
     partition: Partition
     content: bytearray
@@ -35,7 +35,7 @@ class _Batch(NamedTuple):
 
 
 class _Building:
-    """Records of one partition, in their order, as batches that the stream takes."""
+    """Builds batches of one partition's records, in order, in sizes that the stream accepts."""
 
     def __init__(self, stream: Stream, partition: Partition) -> None:
         self._stream = stream
@@ -49,7 +49,7 @@ class _Building:
         self._base_timestamp = self._max_timestamp = base_timestamp
 
     def add(self, number: int, wish: RecordWish, key: bytes | None, now_ms: int) -> _Batch | None:
-        """Take a record; a batch that it did not fit into any more is returned."""
+        """Add a record; returns the previous batch if the record did not fit into it."""
         timestamp = now_ms if wish.timestamp is None else wish.timestamp
         full: _Batch | None = None
         if not self._parts:
@@ -73,13 +73,13 @@ class _Building:
         return full
 
     def finish(self) -> _Batch:
-        """The batch of the records that are there, of which there is at least one."""
+        """The batch of the remaining records, of which there is at least one."""
         content = seal(b"".join(self._parts), len(self._parts), self._base_timestamp, self._max_timestamp)
         return _Batch(self._partition, content, self._numbers)
 
 
 def largest_body_bytes(stream: Stream) -> int:
-    """What a body with records for `stream` may have: room for a largest batch in JSON, within bounds."""
+    """The largest body with records for `stream`: a largest batch as JSON, within bounds."""
     return max(MIB, min(2 * stream.max_message_bytes, _LARGEST_BODY_BYTES))
 
 
@@ -88,7 +88,7 @@ async def produce(
 ) -> RecordPlaces:
     """Store records; returns their places once all are acknowledged as the stream's durability says.
 
-    Nothing is stored where one of them does not fit. Raises PartlyStored where some were, or may have been.
+    Stores nothing if one of them is invalid. Raises PartlyStored if some were stored or may have been.
     """
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
@@ -128,13 +128,13 @@ async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) ->
 
 
 def _worst(fates: list[AppendResult]) -> DuramenError | None:
-    """The first error; where some batch may be stored and nobody knows, the first that says so."""
+    """The first error; or the first that leaves the outcome unknown, if a batch may be stored."""
     failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
     return failed[0].error if failed else None
 
 
 def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
-    """Partitions for records without a key: those that are led here, or else anywhere."""
+    """Partitions for records without a key: those led here, otherwise any."""
     here = [partition.index for partition in stream.partitions if partition.leads]
     every = range(len(stream.partitions))
     led = (index for index in every if broker.membership.partition(PartitionId(stream.id, index)).leader is not None)
@@ -142,7 +142,7 @@ def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
 
 
 async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: int) -> list[_Batch]:
-    """Records without a key go to the partition `sticky`: as Kafka's sticky partitioner spreads batches."""
+    """Records without a key go to the partition `sticky`, like Kafka's sticky partitioner spreads batches."""
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
     for number, wish in enumerate(wishes):

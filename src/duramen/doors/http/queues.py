@@ -1,4 +1,4 @@
-"""Routes on queues: entries put in, retrieved, edited, deleted, replaced, leased and acknowledged; queues listed."""
+"""Routes of queues: add, read, edit, delete, replace, lease and acknowledge entries; list queues."""
 
 from typing import Final
 
@@ -139,57 +139,57 @@ _WRITING: Final = (*_STORING, errors.QueueRequestReused)
 ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/entries", _enqueue, _needs("enqueue"),
-        "Put entries into queues; answered with their positions once they are durable",
+        "Add entries to queues; the response has their positions once they are durable",
         _WRITING, body_limit_bytes=_limit, lines="entries", batches=True,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
-        "Read a queue from a position on, at once or as soon as something is in it",
+        "Read a queue from a position on, waiting up to `wait_ms` if it is empty",
         (*_ASKING, *_POSITIONS, errors.NodeBusy), formats=(NDJSON, BATCHES_TYPE),
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/retrieve", _retrieve_several, _needs("retrieve"),
-        "Read several queues, at once or as soon as something is in one of them",
+        "Read several queues, waiting up to `wait_ms` if all are empty",
         (*_ASKING, errors.NodeBusy),
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/edit", _edit, _needs("edit"),
-        "Give entries of a queue other values, all of them or none",
+        "Change the values of entries of a queue: all of them or none",
         (*_WRITING, *_POSITIONS, errors.QueueEntryGone, errors.QueueVersionStale), body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/delete", _delete, _needs("delete"),
-        "Delete entries of a queue, all of them or none",
+        "Delete entries of a queue: all of them or none",
         (*_WRITING, *_POSITIONS, errors.QueueEntryGone, errors.QueueVersionStale), (204,), body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/replace", _replace, _needs("replace"),
-        "Take back everything in a queue from a position on, and put other entries in its place, in one step",
+        "Replace everything in a queue from a position on with other entries, atomically",
         (*_WRITING, *_POSITIONS), body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/lease", _lease, _needs("lease"),
-        "Lease entries of queues, fair over them, at once or as soon as there is one",
+        "Lease entries, fairly over the queues, waiting up to `wait_ms` if there is none",
         (*_ASKING, errors.NodeBusy),
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/ack", _ack, _needs("ack"),
-        "Acknowledge leased entries: they were processed, and are gone; the answer has those that were refused",
+        "Acknowledge and remove leased entries; the response lists those that were refused",
         _WRITING, body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/nack", _nack, _needs("nack"),
-        "Give leased entries back, to be leased again after a delay; the answer has those that were refused",
+        "Return leased entries, which can be leased again after a delay; the response lists those that were refused",
         _WRITING, body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/extend", _extend, _needs("extend"),
-        "Have leases last longer; the answer has those that were refused",
+        "Extend leases; the response lists the entries that were refused",
         _ASKING, body_limit_bytes=_limit,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/queues", _queues, _needs("queues"),
-        "The names of queues, page by page", _ASKING,
+        "Names of queues, page by page", _ASKING,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/stats", _stats, _needs("stats"),

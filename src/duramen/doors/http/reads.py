@@ -1,4 +1,4 @@
-"""Reading records: whole batches as consumers get them, decoded a page at a time off the event loop."""
+"""Reading records: whole batches as consumers get them, decoded page by page off the event loop."""
 
 import asyncio
 from functools import partial
@@ -27,7 +27,7 @@ _MOST_WAITING: Final = 50  # half of the connections; beyond that, answers come 
 
 
 class _Page(NamedTuple):
-    """What is asked of a partition: names for the answer, and bounds."""
+    """A read of one partition: names for the response, and bounds."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class _Page(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """As many records of whole batches as the page takes, the offset behind them, the bytes of those batches."""
+    """Records of whole batches that fit the page, the offset after them, the bytes of those batches."""
 
     records: list[RecordInfo]
     next_offset: int
@@ -46,7 +46,7 @@ class _Decoded(NamedTuple):
 
 
 class HttpReads:
-    """Answers reads; knows how many of them wait."""
+    """Executes reads, and bounds the number that wait."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -84,9 +84,9 @@ class HttpReads:
             cancel()
 
     async def _decode_sent(self, broker: Broker, room: Room, data: bytes, page: _Page) -> _Decoded:
-        """The records of what another node has sent: the others wait here with theirs, as many as there is room for."""
+        """The records in batches that another node sent; waiting reads are bounded by memory."""
         if not room.take(len(data), alone=True):
-            raise NodeBusy(f"what clients have sent and wait for takes {room.limit_bytes} bytes already: ask again")
+            raise NodeBusy(f"requests in progress already use {room.limit_bytes} bytes: retry")
         try:
             async with self._decoding:
                 return await _decode(broker, data, page)

@@ -1,4 +1,4 @@
-"""Records for people with curl: stored and read as JSON."""
+"""Records as JSON, for example for curl: produce and read."""
 
 import asyncio
 
@@ -59,7 +59,7 @@ async def _delete(call: Call, body: DeletionWish) -> Deletions:
 ROUTES = (
     HttpRoute(
         "POST", "/v1/streams/{name}/records", _produce, on_topic(Operation.WRITE),
-        "Store records; answered with their places once they are acknowledged as with acks=all",
+        "Produce records; the response has their partitions and offsets once they are acknowledged as with acks=all",
         (
             errors.StreamNotFound, errors.BatchInvalid, errors.BatchTooLarge, errors.TimestampInvalid,
             errors.NodeBusy, errors.NodeStopping, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend,
@@ -69,7 +69,7 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/streams/{name}/records", _read, on_topic(Operation.READ),
-        "Read records of a partition, at once or as soon as there are some",
+        "Read records of a partition, waiting up to `max_wait_ms` if there are none",
         (
             errors.StreamNotFound, errors.OffsetOutOfRange, errors.LogDamaged, errors.BatchCorrupt, errors.NodeBusy,
             errors.NodeStopping, errors.NotLeader, errors.OffsetNotAvailable, errors.StorageFailed,
@@ -77,7 +77,7 @@ ROUTES = (
     ),
     HttpRoute(
         "POST", "/v1/streams/{name}/records/delete", _delete, on_topic(Operation.DELETE),
-        "Delete the oldest records, up to an offset; answered once that is durable",
+        "Delete the records before an offset; the response comes once the deletion is durable",
         (
             errors.StreamNotFound, errors.OffsetOutOfRange, errors.DeletionRefused, errors.NodeStopping,
             errors.NotLeader, errors.OutcomeUnknown, errors.StorageFull, errors.StorageFailed,

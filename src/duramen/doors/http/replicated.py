@@ -1,4 +1,4 @@
-"""Waiting until the node that is asked has a record, where it leads the partition as where it follows."""
+"""Waits until the answering node has a record, as leader or as follower of the partition."""
 
 import asyncio
 from typing import Final
@@ -29,13 +29,15 @@ def _number(call: Call) -> int:
 async def _replicated(call: Call, query: ReplicatedQuery) -> ReplicatedInfo:
     waits = call.node.waits
     if query.max_wait_ms and len(waits) >= _MOST_WAITING:
-        raise NodeBusy(f"{_MOST_WAITING} wait for records already: ask again, or with max_wait_ms=0")
+        raise NodeBusy(f"{_MOST_WAITING} requests already wait for records: retry later, or with max_wait_ms=0")
     broker = call.broker
     partition = call.topic.partition(_number(call))
     outcome = await unless_gone(call.request, _outcome(broker, partition, query, waits))
     where = f"partition {partition.index} of {partition.stream.name}"
     if outcome is ReplicationWaitOutcome.CUT:
-        raise RecordCut(f"the record at {query.offset} of {where} that epoch {query.epoch} ordered was cut")
+        raise RecordCut(
+            f"the record at {query.offset} of {where} of epoch {query.epoch} was replaced by records of a later leader"
+        )
     if outcome is ReplicationWaitOutcome.DELETED:
         raise OffsetOutOfRange(
             f"offset {query.offset} of {where} is deleted: it begins at {partition.log.start_offset}"
@@ -65,7 +67,7 @@ async def _outcome(
 ROUTES = (
     HttpRoute(
         "GET", "/v1/streams/{name}/partitions/{partition}/replicated", _replicated, on_topic(Operation.DESCRIBE),
-        "Whether this node has a record that no later leader will lack, at once or as soon as it does",
+        "Whether this node has a record that every later leader will have too, waiting up to `max_wait_ms` for it",
         (
             errors.StreamNotFound, errors.NotLeader, errors.RecordCut, errors.OffsetOutOfRange, errors.NodeBusy,
             errors.NodeStopping, errors.StorageFailed, errors.LogDamaged,

@@ -1,4 +1,4 @@
-"""Pages of snapshots that are not one JSON document: lines of JSON, Arrow, and record batches as the log has them."""
+"""Pages of snapshots in formats other than one JSON document: NDJSON, Arrow, and record batches."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -32,7 +32,7 @@ _COLUMNS: Final = ("key", "value", "offset", "timestamp", "headers")
 
 
 class PageFormat(Enum):
-    """What a page is answered as, by its media type."""
+    """A response format of a page, by its media type."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -41,7 +41,7 @@ class PageFormat(Enum):
 
     @classmethod
     def of(cls, accept: str) -> "PageFormat":
-        """The first of the media types of a header Accept that there is; JSON where there is none."""
+        """The first supported media type of an Accept header; JSON without the header."""
         for entry in accept.split(","):
             for one in cls:
                 if entry.partition(";")[0].strip().lower() == one.value:
@@ -71,7 +71,7 @@ async def answer_in(wanted: PageFormat, call: Call, located_query: LocatedQuery)
 
 
 async def page_of(call: Call, located_query: LocatedQuery) -> RecordsOfPage:
-    """Records of a page, one by one, from here or from the partition's leader. Raises SnapshotTooOld …"""
+    """The records of a page, read here or from the partition's leader. Raises SnapshotTooOld …"""
     broker, stream, query = call.broker, call.topic, located_query.query
     if not has(broker, stream, query):
         return await records_of(broker, stream, await read(call, located_query), query)
@@ -100,19 +100,18 @@ def _as_batches(found: ShownBatches, _: int) -> bytes:
 
 
 def _require_arrow() -> bool:
-    """Imported in a job: that takes a while the first time. Raises AnswerTypeUnavailable."""
+    """Import pyarrow in a job, since the first import takes long. Raises AnswerTypeUnavailable."""
     try:
         import pyarrow as pa
     except ImportError:
         raise AnswerTypeUnavailable(
-            "the node answers with Arrow where pyarrow is installed beside it: pip install pyarrow, or ask for "
-            f"{PageFormat.NDJSON.value}"
+            f"the node needs pyarrow for Arrow responses: pip install pyarrow, or request {PageFormat.NDJSON.value}"
         ) from None
     return pa is not None
 
 
 def _as_arrow(found: ShownBatches, limit_bytes: int) -> bytes:
-    """An IPC stream: a record batch for about each two MiB."""
+    """An Arrow IPC stream with one record batch per about 2 MiB."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -130,7 +129,7 @@ def _as_arrow(found: ShownBatches, limit_bytes: int) -> bytes:
 
 
 def _decoded(found: ShownBatches, schema: Any, limit_bytes: int) -> Iterator[Any]:
-    """All records of the batches with offsets that have a bit, as Arrow: natively where that is installed."""
+    """The records whose offsets have a bit, as Arrow; by the native package if it is installed."""
     import pyarrow as pa
 
     low, end = found.first, min(found.next_offset, found.base + 8 * len(found.bits))

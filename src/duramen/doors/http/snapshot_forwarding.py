@@ -1,4 +1,4 @@
-"""Snapshots wherever they are: this node answers by what it has, and asks the leaders of other partitions."""
+"""Snapshots of any partition: this node answers what its views have, and asks the leaders of other partitions."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -39,9 +39,9 @@ _MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one
 
 
 class FindWish(msgspec.Struct, frozen=True):
-    """The snapshot at `at` whose record before has that epoch, or the newest.
+    """The snapshot at `at` whose previous record has that epoch, or the newest.
 
-    It is waited for: first for something newer than `newer_than`, then until the view has what is committed.
+    Waits first for a record newer than `newer_than`, then until the view has applied what is committed.
     """
 
     at: int = -1
@@ -64,15 +64,15 @@ _ReadAnswer = tuple[bytes, int, int, int, bytes]
 
 
 async def find(call: Call, partition: Partition, wish: FindWish) -> SnapshotPartition:
-    """Where a snapshot is in a partition, as its leader knows."""
+    """The end of a snapshot in a partition, according to the partition's leader."""
     found = await _ask(call, partition, "find", wish, wish.newer_wait_ms + wish.max_wait_ms)
     return msgspec.json.decode(found, type=SnapshotPartition)
 
 
 async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: int) -> list[SnapshotPartition]:
-    """The newest snapshot of all of these partitions: each transaction is in it wholly or not at all.
+    """The newest snapshot of all these partitions; it has each transaction entirely or not at all.
 
-    It has what was acknowledged before, if the views come there in that time. Raises SnapshotNotReached.
+    It has everything acknowledged before, if the views reach that in time. Raises SnapshotNotReached.
     """
     vectors = call.broker.transactions.vectors
     if vectors is None:
@@ -92,7 +92,7 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
 
 
 def is_plain(stream: Stream) -> bool:
-    """Whether this node knows by itself what is committed: it leads the only partition, without transactions."""
+    """Whether this node alone knows what is committed: it leads the only partition, and there are no transactions."""
     first, *others = stream.partitions
     return not others and first.leads and not has_transactions(first)
 
@@ -109,7 +109,7 @@ async def _find_all(call: Call, partitions: Sequence[Partition], wish: FindWish)
 
 
 def has(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> bool:
-    """Whether this node reads that by itself: it leads, or its replica's view has that snapshot."""
+    """Whether this node can read the snapshot: it is the leader, or its replica's view has the snapshot."""
     partition = stream.partition(query.partition)
     if partition.leads:
         return True
@@ -127,7 +127,7 @@ def has(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> bool:
 
 
 async def read(call: Call, located_query: LocatedQuery) -> ShownBatches:
-    """Batches of a snapshot that this node does not have, of the partition's leader."""
+    """Batches of a snapshot that this node does not have, from the partition's leader."""
     query, epoch = located_query
     partition = call.topic.partition(query.partition)
     found = await _ask(call, partition, "read", _ReadWish(query, epoch), 0)
@@ -136,7 +136,7 @@ async def read(call: Call, located_query: LocatedQuery) -> ShownBatches:
 
 
 async def held(call: Call, partition: Partition, positions: list[int]) -> list[int]:
-    """About how many bytes a snapshot at each position holds back at the partition's leader."""
+    """The approximate bytes that a snapshot at each position keeps at the partition's leader."""
     found = await _ask(call, partition, "held", positions, 0)
     return msgspec.json.decode(found, type=list[int])
 
@@ -158,12 +158,12 @@ async def _ask(
 
 
 def serving_snapshots(broker: Broker) -> Handler[AskSnapshot, Managed]:
-    """What does for other nodes what they want of snapshots."""
+    """Serves snapshot requests of other nodes."""
     tasks: set[Callable[[], None]] = set()
 
     def answer(wanted: AskSnapshot, done: Done[Managed]) -> None:
         if len(tasks) >= _MOST_SERVED:
-            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about snapshots are being answered: ask again")
+            raise NodeBusy(f"{_MOST_SERVED} requests of other nodes about snapshots are in progress: retry")
         _stream(broker, wanted).partition(wanted.partition).check_leads()
 
         def told(outcome: Managed | DuramenError | OSError) -> None:

@@ -1,4 +1,4 @@
-"""Reading a snapshot's records from the log: which offsets are shown, and batches with these records."""
+"""Reads a snapshot's records from the log: the visible offsets, and batches with their records."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class ShownWindow(NamedTuple):
-    """What a page is taken from: the offsets `[offset, end)`, of which those in `visible` are shown."""
+    """The source of a page: the offsets `[offset, end)`, of which those in `visible` are shown."""
 
     view: RunningView
     visible: VisibleRecords
@@ -51,12 +51,12 @@ class ShownWindow(NamedTuple):
 
     @property
     def log(self) -> Log:
-        """Where the records are."""
+        """The log of the records."""
         return self.view.partition.log
 
 
 class ShownBatches(NamedTuple):
-    """Batches, as `Extract` makes them, with records that are shown: of `[first, next_offset)`, as `bits` say.
+    """Batches from `Extract` with the visible records of `[first, next_offset)`, which `bits` mark.
 
     `bits` begin at the offset `base`.
     """
@@ -69,9 +69,9 @@ class ShownBatches(NamedTuple):
 
 
 async def open_window(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> ShownWindow:
-    """Where the page that is asked for comes from. Raises SnapshotTooOld, SnapshotNotReached, SnapshotStartOver.
+    """The source of the requested page. Raises SnapshotTooOld, SnapshotNotReached, SnapshotStartOver.
 
-    A view that has not come to the snapshot yet is waited for.
+    Waits for a view that has not reached the snapshot yet.
     """
     view = broker.views.get(stream, query.partition)
     if view.bounds.position < query.at:
@@ -86,12 +86,12 @@ async def open_window(broker: Broker, stream: Stream, query: SnapshotRecordsQuer
 
 
 def next_of(query: SnapshotRecordsQuery, next_offset: int) -> int | None:
-    """Where to go on; None where these were the last."""
+    """The offset at which reading continues; None if this was the last page."""
     return next_offset if next_offset < min(query.at, query.end) else None
 
 
 async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> ShownBatches:
-    """About `max_bytes` of batches, at least one where anything is shown. Raises LogDamaged, StorageFailed …"""
+    """About `max_bytes` of batches, at least one if any record is visible. Raises LogDamaged, StorageFailed …"""
     pieces, size = list[bytes](), 0
     offset = begun = min(next_shown(window.visible, window.offset), window.end)
     ahead = _ReadAhead(store, window)
@@ -116,7 +116,7 @@ async def shown_batches(store: Store, window: ShownWindow, max_bytes: int) -> Sh
 
 
 async def read_shown(store: Store, window: ShownWindow, offset: int, max_bytes: int) -> tuple[bytes, int]:
-    """Batches with what is shown from `offset` on, as `Extract` makes them, and where to go on."""
+    """Batches from `Extract` with the visible records from `offset` on, and the offset to continue at."""
     data, _ = await _read_data(store, window.log, offset, _READ_BYTES)
     return await _shown_of(store, window, data, offset, max_bytes)
 
@@ -137,7 +137,7 @@ def _extracted(loops: Kernel, data: bytes, offset: int, window: ShownWindow, max
 
 
 def check_still(view: RunningView, query: SnapshotRecordsQuery) -> None:
-    """What was read is whole only where compaction was still held back from it."""
+    """A read is complete only if compaction was held back until its end."""
     bounds = view.bounds
     if query.since is None:
         bounds.check_snapshot(query.at)
@@ -146,13 +146,13 @@ def check_still(view: RunningView, query: SnapshotRecordsQuery) -> None:
 
 
 def count_served(partition: Partition, records: int, size: int) -> None:
-    """Count what is answered."""
+    """Count what a response contains."""
     partition.stream.records_out.value += records
     partition.stream.bytes_out.value += size
 
 
 class _ReadAhead:
-    """Reads on while what was read is looked at."""
+    """Reads the next batches while the previous ones are decoded."""
 
     def __init__(self, store: Store, window: ShownWindow) -> None:
         self._store = store
@@ -162,7 +162,7 @@ class _ReadAhead:
         self._reading: asyncio.Task[tuple[bytes, int]] | None = None
 
     async def read(self, offset: int, *, more: bool) -> bytes:
-        """Whole batches from the one that holds `offset` on; with `more` those behind them are read meanwhile."""
+        """Whole batches from the one that contains `offset` on; with `more` the next ones are read ahead."""
         if self._offset != offset:
             self.end()
         reading, self._reading, self._offset = self._reading, None, -1
@@ -180,7 +180,7 @@ class _ReadAhead:
         return data
 
     def end(self) -> None:
-        """What was read ahead is not wanted."""
+        """Discard what was read ahead."""
         if self._reading is not None:
             self._reading.cancel()
             self._reading.add_done_callback(_look)
@@ -193,7 +193,7 @@ def _look(reading: "asyncio.Task[tuple[bytes, int]]") -> None:
 
 
 async def _read_data(store: Store, log: Log, offset: int, size: int) -> tuple[bytes, int]:
-    """Whole batches from the one that holds `offset` on, and the offset behind them, -1 where that is not known.
+    """Whole batches from the one that contains `offset` on, and the offset after them, -1 if it is unknown.
 
     Raises LogDamaged, OffsetOutOfRange, StorageFailed.
     """
@@ -217,5 +217,5 @@ async def _unblocked(store: Store, blocked: Blocked) -> None:
 
 
 async def run_job(store: Store, job: Callable[[], _T]) -> _T:
-    """What a job returns that runs off the event loop."""
+    """The result of a job that runs off the event loop."""
     return await call_back(lambda done: store.run(job, done))

@@ -1,4 +1,4 @@
-"""A page of a snapshot's records, one by one, as JSON has them."""
+"""A page of a snapshot's records as JSON."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +19,7 @@ _MOST_READS = 16  # of a page: then what was found is answered
 
 
 class RecordsOfPage(NamedTuple):
-    """Records in the order of their offsets, their bytes, and the offset behind what was looked at."""
+    """Records in the order of their offsets, their size in bytes, and the offset after the last one looked at."""
 
     records: list[RecordInfo]
     size: int
@@ -44,7 +44,7 @@ async def record_page(
 async def records_of(
     broker: Broker, stream: Stream, found: ShownBatches, query: SnapshotRecordsQuery
 ) -> RecordsOfPage:  # fmt: skip
-    """As many records as the query allows, of batches that were found."""
+    """As many records of these batches as the query allows."""
     page, visible = _Page(stream, query), VisibleRecords(found.base, found.bits)
     take = partial(page.take, found.batches, found.first, found.next_offset, visible, found.next_offset)
     next_offset = await run_job(broker.store, take)
@@ -52,7 +52,7 @@ async def records_of(
 
 
 class _Page:
-    """Records as they are gathered, as many as a page takes."""
+    """Collects records up to the limits of a page."""
 
     def __init__(self, stream: Stream, query: SnapshotRecordsQuery) -> None:
         self.found: list[RecordInfo] = []
@@ -64,11 +64,11 @@ class _Page:
 
     @property
     def left_bytes(self) -> int:
-        """What it takes still."""
+        """The remaining bytes."""
         return max(1, self._most_bytes - self.size)
 
     def take(self, data: bytes, offset: int, following: int, visible: VisibleRecords, end: int) -> int:
-        """Take what is shown of the batches; returns where to go on. The first record comes whatever its size."""
+        """Take the visible records of the batches; returns the offset to continue at. Always takes the first record."""
         for record in self._shown(memoryview(data), offset, visible, end):
             more = record_size(record)
             if len(self.found) >= self._query.limit or (self.found and self.size + more > self._most_bytes):

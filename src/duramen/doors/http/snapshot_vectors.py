@@ -1,4 +1,4 @@
-"""Snapshots as requests name them: vectors and leases; and waiting until views have come there."""
+"""Snapshots as requests name them, by vectors and leases; and waiting until views have reached them."""
 
 import asyncio
 import re
@@ -62,7 +62,7 @@ def views_of(call: Call, stream: Stream) -> list[RunningView]:
 
 
 def parse_places(text: str, stream: Stream) -> dict[int, tuple[int, int]]:
-    """A snapshot of the stream as PARTITION:OFFSET or PARTITION:OFFSET@EPOCH with commas; the epoch is -1 without.
+    """Parse PARTITION:OFFSET or PARTITION:OFFSET@EPOCH, comma-separated; the epoch defaults to -1.
 
     Raises RequestInvalid, StreamNotFound.
     """
@@ -70,15 +70,15 @@ def parse_places(text: str, stream: Stream) -> dict[int, tuple[int, int]]:
     for entry in text.split(","):
         match = _PLACE.fullmatch(entry.strip())
         if match is None or int(match[1]) in found or int(match[2]) >= 1 << 63:
-            raise RequestInvalid(f"a snapshot is PARTITION:OFFSET with commas between several, not {text[:_SHOWN]}")
+            raise RequestInvalid(f"a snapshot is a comma-separated list of PARTITION:OFFSET, not {text[:_SHOWN]}")
         found[stream.partition(int(match[1])).index] = int(match[2]), int(match[3] or -1)
     return found
 
 
 def parse_vector(text: str, stream: Stream) -> dict[int, int]:
-    """The offsets of such a snapshot.
+    """The offsets of a snapshot.
 
-    Raises as `parse_places`, or SnapshotNotReached and SnapshotCut where it is none of this stream.
+    Raises as `parse_places`, or SnapshotNotReached and SnapshotCut if it is no snapshot of this stream.
     """
     places = parse_places(text, stream)
     for index, (offset, epoch) in places.items():
@@ -87,36 +87,36 @@ def parse_vector(text: str, stream: Stream) -> dict[int, int]:
 
 
 def check_place(partition: Partition, offset: int, epoch: int) -> None:
-    """Raise SnapshotNotReached or SnapshotCut where a snapshot is none of this partition."""
+    """Raise SnapshotNotReached or SnapshotCut if a snapshot does not belong to this partition."""
     _check_end(partition, offset)
     check_history(partition, offset, epoch)
 
 
 def _check_end(partition: Partition, offset: int) -> None:
-    """Raise SnapshotNotReached where the log has not come to the offset, for which nobody should wait then."""
+    """Raise SnapshotNotReached if the log has not reached the offset; then waiting makes no sense."""
     end = partition.log.end_offset
     if offset > end:
         raise SnapshotNotReached(
-            f"partition {partition.index} of {partition.stream.name} ends at {end}, and the snapshot is at {offset}: it"
-            " is of another stream, of records that were lost, or of some that were not written yet; read the newest"
-            " snapshot"
+            f"partition {partition.index} of {partition.stream.name} ends at {end}, and the snapshot is at {offset}: "
+            "it belongs to another stream, or to records that were lost or are not written yet; read the newest "
+            "snapshot"
         )
 
 
 class LocatedQuery(NamedTuple):
-    """A query with `at`; `epoch` is the leader epoch of the record before it, -1 where that is not known."""
+    """A query with `at`; `epoch` is the leader epoch of the record before it, -1 if unknown."""
 
     query: SnapshotRecordsQuery
     epoch: int
 
 
 async def located(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> LocatedQuery:
-    """With `at` where a lease says it. Raises RequestInvalid, SnapshotLeaseNotFound, SnapshotLeaseExpired …"""
+    """The query with the `at` of its lease. Raises RequestInvalid, SnapshotLeaseNotFound, SnapshotLeaseExpired …"""
     stream.partition(query.partition)
     epoch = -1
     if query.lease:
         if query.at >= 0:
-            raise RequestInvalid("`lease` says where the snapshot is: leave out `at`")
+            raise RequestInvalid("`lease` names the snapshot: omit `at`")
         lease: Lease = await call_back(partial(broker.leases.find, stream, query.lease))
         at = lease.positions.get(query.partition)
         if at is None:
@@ -128,23 +128,23 @@ async def located(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -
 
 
 def check_query(partition: Partition, located_query: LocatedQuery) -> None:
-    """Raise SnapshotNotReached or SnapshotCut where the query is of no snapshot of this partition."""
+    """Raise SnapshotNotReached or SnapshotCut if the query's snapshot does not belong to this partition."""
     query, epoch = located_query
     check_place(partition, query.at, epoch)
     check_place(partition, query.since or 0, -1)
 
 
 async def at_most(wait_ms: int, waiting: Coroutine[Any, Any, None]) -> None:
-    """Wait for it no longer than that."""
+    """Bound the time of a wait."""
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_ms / 1000):
             await waiting
 
 
 async def newest(broker: Broker, running: Sequence[RunningView], wait_ms: int) -> list[int]:
-    """The newest snapshot of the partitions: all that is committed by now, if the views come there in that time.
+    """The newest snapshot of the partitions with everything committed by now, if the views reach it in time.
 
-    Each transaction is in it wholly or not at all. Raises SnapshotNotReached.
+    It has each transaction entirely or not at all. Raises SnapshotNotReached.
     """
     aimed: list[int] | None = None
 
@@ -173,7 +173,7 @@ async def _aimed(broker: Broker, running: Sequence[RunningView]) -> list[int]:
 
 
 async def any_newer(running: Sequence[RunningView], since: Mapping[int, int]) -> None:
-    """Wait until a view has something newer than that snapshot."""
+    """Wait until a view has a record that is newer than the snapshot."""
     waiting = [asyncio.ensure_future(come_to(view, since.get(index, -1) + 1)) for index, view in enumerate(running)]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Snapshots of keyed streams: which there are, and their records page by page."""
+"""Snapshots of keyed streams: find them, and read their records page by page."""
 
 import asyncio
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ async def _open_together(call: Call, query: SnapshotsQuery) -> SnapshotInfos:
 
 
 async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPartition]:
-    """As above, of partitions that other nodes may lead."""
+    """As above, for partitions that other nodes may lead."""
     partitions = call.topic.partitions
     since = parse_places(query.newer_than, call.topic) if query.newer_than else {}
     if since:
@@ -110,7 +110,7 @@ async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPar
 
 
 async def _any_newer(call: Call, wishes: Sequence[FindWish]) -> None:
-    """Wait until one partition has something newer, or none has for too long."""
+    """Wait until a partition has a newer record, or until the timeout."""
     waiting = [
         asyncio.ensure_future(find(call, partition, wish))
         for partition, wish in zip(call.topic.partitions, wishes, strict=True)
@@ -143,17 +143,17 @@ async def _read(call: Call, query: SnapshotRecordsQuery) -> SnapshotPage | Respo
 ROUTES = (
     HttpRoute(
         "GET", "/v1/streams/{name}/snapshot", _open, on_topic(Operation.READ),
-        "The newest snapshot of a keyed stream, once it has what was committed before",
+        "The newest snapshot of a keyed stream; it includes everything committed before the request",
         SNAPSHOT_ERRORS,
     ),
     HttpRoute(
         "GET", "/v1/snapshot", _open_together, AdmissionRules(topics_named(Operation.READ, _names)),
-        "The newest snapshot of several keyed streams: each transaction is in it wholly or not at all",
+        "The newest snapshot of several keyed streams; it has each transaction entirely or not at all",
         SNAPSHOT_ERRORS,
     ),
     HttpRoute(
         "GET", "/v1/streams/{name}/snapshot/records", _read, on_topic(Operation.READ),
-        "Records of a snapshot of a keyed stream, or of what became visible since one",
+        "Records of a snapshot of a keyed stream, or only those that became visible since an earlier snapshot",
         (
             *SNAPSHOT_ERRORS, errors.SnapshotStartOver, errors.LogDamaged, errors.BatchCorrupt, errors.StorageFailed,
             errors.OffsetOutOfRange, errors.AnswerTypeUnavailable, errors.SnapshotLeaseNotFound,

@@ -1,4 +1,4 @@
-"""Queue spaces: listed, made, shown and deleted."""
+"""Queue spaces: list, create, show, delete."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ _CREATE_IN_CLUSTER: Final = Access(Operation.CREATE, ResourceType.CLUSTER)
 
 
 def space(call: Call) -> Stream:
-    """The queue space that the path names. Raises QueueSpaceNotFound."""
+    """The queue space in the path. Raises QueueSpaceNotFound."""
     name = call.path["name"]
     try:
         found: Stream | None = call.topic
@@ -77,7 +77,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces", _create,
         AdmissionRules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
-        "Make a queue space; one that exists with the same definition is as good (200 instead of 201)",
+        "Create a queue space; 200 instead of 201 if it already exists with the same definition",
         (
             errors.NameInvalid, errors.StreamExists, errors.StreamDiffers, errors.ConfigInvalid,
             errors.PartitionsInvalid, *_WRITING,

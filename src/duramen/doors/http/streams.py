@@ -1,4 +1,4 @@
-"""Streams: listed, made, shown, changed and deleted."""
+"""Streams: list, create, show, change, delete."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -42,8 +42,8 @@ _AT_ONCE: Final = 500  # partitions that are described before others get their t
 
 _MEANS: Final = {
     "sync": "acknowledged records are on disk, covered by an fdatasync that began after they were written",
-    "os": "acknowledged records are in the operating system's hands: a crash of the process loses none,"
-    " a power failure may lose those not synced yet",
+    "os": "acknowledged records are in the operating system's cache: a crash of the process loses none, a power "
+    "failure may lose those not synced yet",
     "memory": "records are in bounded memory only; nothing survives a restart",
 }
 
@@ -187,7 +187,7 @@ async def _create(call: Call, body: StreamWish) -> StreamInfo:
     if existed and replicas not in (None, has):
         raise errors.StreamDiffers(
             f"stream {body.name} exists with the replication factor {has}, not {replicas}:"
-            " `duramen cluster reassign` gives its partitions other replicas"
+            " use `duramen cluster reassign` to change the replicas"
         )
     info.created = not existed
     info.warnings = _warnings_for(stream)
@@ -247,14 +247,14 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/streams", _create,
         AdmissionRules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
-        "Make a stream; one that exists with the same definition is as good (200 instead of 201)",
+        "Create a stream; 200 instead of 201 if it already exists with the same definition",
         (*_NAMING, errors.ReplicationFactorInvalid, *_DEFINING, *_WRITING),
         (201, 200), by_body=True,
     ),
     HttpRoute("GET", "/v1/streams/{name}", _show, on_topic(Operation.DESCRIBE), "One stream", (errors.StreamNotFound,)),
     HttpRoute(
         "PATCH", "/v1/streams/{name}", _change, _CHANGING,
-        "Set configs, null sets one back to its default; add partitions",
+        "Set configs (null resets one to its default), or add partitions",
         (errors.StreamNotFound, *_DEFINING, *_WRITING), by_body=True,
     ),
     HttpRoute(

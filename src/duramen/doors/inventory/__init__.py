@@ -1,1 +1,1 @@
-"""Changes of the inventory as JSON: what HTTP and NATS take and give."""
+"""Changes of the inventory as JSON: requests and responses of HTTP and NATS."""

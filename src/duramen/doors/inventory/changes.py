@@ -1,4 +1,4 @@
-"""What a request that follows the inventory means, and its answer, at whichever door."""
+"""Requests to follow the inventory, and their responses, shared by the doors."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,14 +25,14 @@ class Followed(Protocol):
 
 
 def scope_of(broker: Broker, wanted: Followed) -> Callable[[], FeedScope]:
-    """Finds what is followed. Raises RequestInvalid where a part of its path is missing."""
+    """The scope of a subscription. Raises RequestInvalid if a part of its path is missing."""
     account = wanted.account or broker.settings.text("inventory.account")
     given = (wanted.tenant, wanted.namespace, wanted.topic)
     path = [part for part in given if part]
     if any(given[len(path) :]):
         raise RequestInvalid("a namespace is given with its tenant, and a topic with both")
     if wanted.prefix and len(path) != 2:
-        raise RequestInvalid("a prefix is one of names in a namespace: give tenant and namespace, and no topic")
+        raise RequestInvalid("a prefix applies to names in a namespace: give tenant and namespace, and no topic")
     return lambda: broker.inventory.scope(account, path, wanted.prefix)
 
 
@@ -40,9 +40,9 @@ async def poll(
     broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], position: str, limit: int,
     wait_ms: int,
 ) -> ChangePage:  # fmt: skip
-    """A page of changes; `polls` are those of the door that wait. Raises what kept it from being read, NodeBusy."""
+    """A page of changes; `polls` are the door's waiting polls. Raises NodeBusy, or the error of the read."""
     if wait_ms and len(polls) >= _MOST_POLLS:
-        raise NodeBusy(f"{_MOST_POLLS} requests wait for changes already: ask again, or with wait_ms=0")
+        raise NodeBusy(f"{_MOST_POLLS} requests already wait for changes: retry later, or with wait_ms=0")
     future: asyncio.Future[ChangePage | DuramenError] = asyncio.get_running_loop().create_future()
     polls.add(future)
 

@@ -1,4 +1,4 @@
-"""Changes of the inventory, as JSON, and what a request for them says."""
+"""Changes of the inventory as JSON, and the requests for them."""
 
 from typing import Annotated, Final
 from uuid import UUID
@@ -15,16 +15,16 @@ _LARGEST_PAGE: Final = 1000
 _LONGEST_WAIT_MS: Final = 60_000
 
 _Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
-_Limit = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most changes of one page")]
-_Wait = Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a change where there is none")]
+_Limit = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most changes on one page")]
+_Wait = Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a change if there is none")]
 
 
 class _Wanted(msgspec.Struct):
     account: _Account = ""
-    tenant: Annotated[str, Meta(description="Only this tenant, and what is in it")] = ""
-    namespace: Annotated[str, Meta(description="Only this namespace of the tenant, and what is in it")] = ""
+    tenant: Annotated[str, Meta(description="Only this tenant and its contents")] = ""
+    namespace: Annotated[str, Meta(description="Only this namespace of the tenant and its contents")] = ""
     topic: Annotated[str, Meta(description="Only this topic of the namespace")] = ""
-    prefix: Annotated[str, Meta(description="Only topics of the namespace whose names begin like this")] = ""
+    prefix: Annotated[str, Meta(description="Only topics of the namespace whose names have this prefix")] = ""
     position: Annotated[str, Meta(description="Changes from this position on; without it, from now on")] = ""
 
 
@@ -43,17 +43,17 @@ class ChangesWish(_Wanted, forbid_unknown_fields=True):
 
 
 class TopicNamed(msgspec.Struct):
-    """A name, and the lasting id of the topic that it leads to."""
+    """A name and the lasting id of its topic."""
 
     name: str
     id: UUID
 
 
 class ChangeInfo(msgspec.Struct, omit_defaults=True):
-    """Something that has happened; `position` is behind it.
+    """A change; reading continues after it from `position`.
 
     `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
-    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. `old` is the path before.
+    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. `old` is the previous path.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class ChangeInfo(msgspec.Struct, omit_defaults=True):
 
 
 class ChangesInfo(msgspec.Struct):
-    """Changes, and the position behind all that was looked at."""
+    """A page of changes, and the position after it."""
 
     changes: list[ChangeInfo]
     position: str

@@ -1,1 +1,1 @@
-"""Queues as JSON: what HTTP and NATS take and give, brought to the shards."""
+"""Queues as JSON: requests and responses of HTTP and NATS, executed on the shards."""

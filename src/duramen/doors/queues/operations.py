@@ -1,4 +1,4 @@
-"""Requests about queues as JSON has them, brought to the shards of a space: one place for HTTP and NATS."""
+"""Queue requests as JSON, executed on the shards of a space; shared by HTTP and NATS."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ _turns: Final = count()
 
 
 async def _call_back(ask: Callable[[Callable[[_T | DuramenError], None]], object]) -> _T:
-    """What a callback is told. Raises the error that it is told."""
+    """The value that a callback receives. Raises the error that it receives."""
     future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
     def done(answer: _T | DuramenError) -> None:
@@ -138,12 +138,15 @@ def _places(found: Enqueued) -> EntryPlaces:
     ]
     if not stored and not unknown:
         raise error
-    said = f"{len(stored)} of {found.entries} entries are in their queues, {len(unknown)} may be"
+    said = f"{len(stored)} of {found.entries} entries are stored, {len(unknown)} may be"
     raise PartlyStored(type(error)(f"{error}; {said}"), stored, unknown)
 
 
 class QueueOperations:
-    """Requests on the queues of a space. `polls` are those of the door that wait; `instance` is what was asked for."""
+    """Requests on the queues of a space.
+
+    `polls` are the door's waiting polls; `instance` names the request in problems.
+    """
 
     def __init__(
         self, broker: Broker, requests: QueueRequests, space: Stream, polls: "set[asyncio.Future[Any]]", instance: str,
@@ -160,7 +163,7 @@ class QueueOperations:
     # -- putting in ---------------------------------------------------------------------------------
 
     async def enqueue(self, wish: EnqueueWish) -> EntryPlaces:
-        """Put entries into queues. Raises PartlyStored where some of them are there or may be."""
+        """Add entries to queues. Raises PartlyStored if some of them are stored or may be."""
         _check_count(wish.entries)
         names = [check_name(one.queue) for one in wish.entries]
         entries = list(zip(names, await _entries(wish.entries), strict=True))
@@ -168,15 +171,15 @@ class QueueOperations:
         return _places(await _call_back(lambda done: self._requests.enqueue(self._space, entries, done, request)))
 
     async def enqueue_batch(self, batch: bytearray) -> EntryPlaces:
-        """As `enqueue`, of entries that come as a record batch."""
+        """Like `enqueue`, for entries in a record batch."""
         return _places(await _call_back(lambda done: self._requests.enqueue_batch(self._space, batch, done)))
 
     # -- reading ------------------------------------------------------------------------------------
 
     async def _wait(self, wait_ms: int, begin: Callable[[Callable[[_T], None]], Callable[[], None]]) -> _T:
-        """What a poll finds; the poll ends where nobody waits for it any more. Raises NodeBusy."""
+        """The result of a poll, which ends when its client disconnects. Raises NodeBusy."""
         if wait_ms and len(self._polls) >= _MOST_POLLS:
-            raise NodeBusy(f"{_MOST_POLLS} requests wait for entries already: ask again, or with wait_ms=0")
+            raise NodeBusy(f"{_MOST_POLLS} requests already wait for entries: retry later, or with wait_ms=0")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._polls.add(future)
         end = begin(lambda found: None if future.done() else future.set_result(found))
@@ -227,7 +230,7 @@ class QueueOperations:
         return await _call_back(lambda done: self._requests.submit(self._space, named, command, done))
 
     async def edit(self, wish: EditWish) -> VersionsInfo:
-        """Give entries other values."""
+        """Change the values of entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         edits = [(parse_position(one.position), one.version, wish_bytes("value", one.value)) for one in wish.entries]
@@ -242,7 +245,7 @@ class QueueOperations:
         await self._operate(Delete(queue, entries, request_of(self._space, wish.request)), queue.name)
 
     async def replace(self, wish: ReplaceWish) -> EntryPlaces:
-        """Take back what is in a queue from a position on, and put other entries there."""
+        """Replace everything in a queue from a position on with other entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         new, request = await _entries(wish.entries), request_of(self._space, wish.request)
@@ -289,7 +292,7 @@ class QueueOperations:
         return await self._settle(wish.entries, wish.request, None)
 
     async def nack(self, wish: NackWish) -> RefusedEntries:
-        """Give leased entries back."""
+        """Return leased entries."""
         return await self._settle(wish.entries, wish.request, wish.delay_ms)
 
     async def _settle(self, places: Sequence[LeasedPlace], said: str, delay_ms: int | None) -> RefusedEntries:
@@ -298,7 +301,7 @@ class QueueOperations:
         return self._refused(await _call_back(ask))
 
     async def extend(self, wish: ExtendWish) -> RefusedEntries:
-        """Have leases last longer."""
+        """Extend leases."""
         ask = partial(self._led.extend, self._space, _leased(wish.entries), wish.lease_ms)
         return self._refused(await _call_back(ask))
 
@@ -326,7 +329,7 @@ class QueueOperations:
         return QueueNames([name.decode() for name in found[0]], following)
 
     async def stats(self, query: StatsQuery) -> QueueStats:
-        """Count what is in a queue."""
+        """Count the entries of a queue."""
         queue = check_name(query.queue)
         found: tuple[Counted, int] = await _call_back(partial(self._led.count, self._space, queue))
         counted, leased = found
@@ -350,7 +353,7 @@ def _leased(places: Sequence[LeasedPlace]) -> list[tuple[bytes, LeasedEntry]]:
 
 
 class QueueOperation(NamedTuple):
-    """An operation by its name: what a request is, what it needs of the space, and what does it."""
+    """An operation by name: its request type, its accesses to the space, and its function."""
 
     wish: type[Any]
     needs: Operation

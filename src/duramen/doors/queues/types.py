@@ -1,4 +1,4 @@
-"""Entries of queues as JSON, as all doors take and give them."""
+"""Entries of queues as JSON, shared by all doors."""
 
 from typing import Annotated, Final
 
@@ -57,10 +57,13 @@ _Wait = Annotated[
 ]
 _Limit = Annotated[int, Meta(ge=1, le=MOST_ENTRIES, description="The most entries of one answer")]
 _Bytes = Annotated[
-    int, Meta(ge=1, le=LARGEST_PAGE_BYTES, description="The most bytes of entries, a queue; one comes in any case")
+    int,
+    Meta(
+        ge=1, le=LARGEST_PAGE_BYTES, description="The most bytes of entries per queue; at least one entry is returned"
+    ),
 ]
-_Start = Annotated[str, Meta(description="A position as answers have it, `start` or `end`: where to begin")]
-_Delayed = Annotated[bool, Meta(description="Whether entries are wanted too whose delay is not over")]
+_Start = Annotated[str, Meta(description="Where to begin: a position from a response, `start` or `end`")]
+_Delayed = Annotated[bool, Meta(description="Whether to include delayed entries that are not visible yet")]
 _Queues = Annotated[list[str], Meta(min_length=1, max_length=MOST_QUEUES)]
 _LeaseMs = Annotated[int, Meta(ge=1, le=LONGEST_LEASE_MS, description="How long the lease lasts from now on")]
 _DelayMs = Annotated[int, Meta(ge=0, le=LONGEST_DELAY_MS)]
@@ -68,16 +71,17 @@ _RequestId = Annotated[
     str,
     Meta(
         max_length=_LONGEST_REQUEST_ID,
-        description="An id of the client's for this request: a repeat with it does nothing more for ten minutes",
+        description="An id that the client chooses for this request: within ten minutes a repeat with the same id has "
+        "no further effect",
     ),
 ]
 _Version = Annotated[int, Meta(ge=0)] | None
 
 
 class NewEntryWish(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null. Without `timestamp`: now.
+    """An entry. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null. `timestamp` defaults to now.
 
-    It is shown after `delay_ms`, and is gone after `ttl_ms`, 0: never.
+    The entry becomes visible after `delay_ms` and expires after `ttl_ms`; 0: never.
     """
 
     value: JsonBytes
@@ -89,13 +93,13 @@ class NewEntryWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QueuedEntryWish(NewEntryWish, kw_only=True, forbid_unknown_fields=True):
-    """An entry, and the queue that it is put into."""
+    """An entry and its queue."""
 
     queue: str
 
 
 class EnqueueWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Entries for queues: those of a shard are put in all together or not at all."""
+    """Entries to add to queues. Entries of the same shard are added all together or not at all."""
 
     entries: Annotated[list[QueuedEntryWish], Meta(min_length=1, extra_json_schema=_AT_MOST)]
     request: _RequestId = ""
@@ -119,7 +123,10 @@ class RetrieveQuery(msgspec.Struct):
 
 
 class EntryInfo(msgspec.Struct):
-    """An entry. `version` changes with each edit; `visible_ms` is when a delayed one is shown, `expires_ms` its end."""
+    """An entry. Each edit changes `version`.
+
+    A delayed entry becomes visible at `visible_ms`; an entry expires at `expires_ms`.
+    """
 
     position: str
     version: int
@@ -132,21 +139,21 @@ class EntryInfo(msgspec.Struct):
 
 
 class EntryPage(msgspec.Struct):
-    """Entries of a queue, and where to read on."""
+    """Entries of a queue; reading continues at `next`."""
 
     entries: list[EntryInfo]
     next: str
 
 
 class QueueRead(msgspec.Struct, forbid_unknown_fields=True):
-    """A queue, and where to begin."""
+    """A queue to read, and where to begin."""
 
     queue: str
     start: _Start = msgspec.field(name="from", default="start")
 
 
 class QueuesRead(msgspec.Struct, forbid_unknown_fields=True):
-    """Queues that are read together; `limit` is for all of them."""
+    """Queues to read together; `limit` applies to all of them together."""
 
     queues: Annotated[list[QueueRead], Meta(min_length=1, max_length=MOST_QUEUES)]
     limit: _Limit = 100
@@ -156,7 +163,7 @@ class QueuesRead(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QueueFound(msgspec.Struct):
-    """What is in a queue, or the `problem` why it cannot be read from there on."""
+    """Entries of a queue, or the `problem` for which it cannot be read from that position."""
 
     queue: str
     entries: list[EntryInfo]
@@ -165,13 +172,13 @@ class QueueFound(msgspec.Struct):
 
 
 class QueuesFound(msgspec.Struct):
-    """The queues in the order of the request."""
+    """Entries of each queue, in the order of the request."""
 
     queues: list[QueueFound]
 
 
 class EntryEdit(msgspec.Struct, forbid_unknown_fields=True):
-    """The new value of an entry; with `version` only where the entry has it."""
+    """The new value of an entry, with `version` only if the entry has that version."""
 
     position: str
     value: JsonBytes
@@ -179,7 +186,7 @@ class EntryEdit(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EditWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Entries of a queue to edit: all of them or none."""
+    """Entries of a queue to edit, all of them or none."""
 
     queue: str
     entries: Annotated[list[EntryEdit], Meta(min_length=1, extra_json_schema=_AT_MOST)]
@@ -187,20 +194,20 @@ class EditWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class VersionsInfo(msgspec.Struct):
-    """The versions that the entries have now, in the order of the request."""
+    """The new versions of the entries, in the order of the request."""
 
     versions: list[int]
 
 
 class EntryDeletion(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry to delete; with `version` only where the entry has it."""
+    """An entry to delete, with `version` only if the entry has that version."""
 
     position: str
     version: _Version = None
 
 
 class DeleteWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Entries of a queue to delete: all of them or none."""
+    """Entries of a queue to delete, all of them or none."""
 
     queue: str
     entries: Annotated[list[EntryDeletion], Meta(min_length=1, extra_json_schema=_AT_MOST)]
@@ -208,7 +215,7 @@ class DeleteWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReplaceWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Everything in a queue from a position on is taken back, and `entries` come in its place."""
+    """Removes everything in a queue from a position on and puts `entries` in its place."""
 
     queue: str
     start: _Start = msgspec.field(name="from")
@@ -219,7 +226,7 @@ class ReplaceWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeasesWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Entries of these queues to lease, `limit` in all; with `fifo` a queue has one lease at a time."""
+    """A request to lease at most `limit` entries of these queues. With `fifo` a queue has one lease at a time."""
 
     queues: _Queues
     limit: _Limit = 1
@@ -229,7 +236,7 @@ class LeasesWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeasedInfo(EntryInfo, kw_only=True):
-    """An entry of a queue that is leased. `deliveries` is how many times it was delivered, this time included."""
+    """A leased entry of a queue. `deliveries` counts its deliveries, including this one."""
 
     queue: str
     lease: str
@@ -237,13 +244,13 @@ class LeasedInfo(EntryInfo, kw_only=True):
 
 
 class LeasesInfo(msgspec.Struct):
-    """What was leased."""
+    """The leased entries."""
 
     entries: list[LeasedInfo]
 
 
 class LeasedPlace(msgspec.Struct, forbid_unknown_fields=True):
-    """A leased entry: its queue, its position, and the lease that it came with."""
+    """A leased entry: its queue, its position, and its lease."""
 
     queue: str
     position: str
@@ -254,14 +261,17 @@ _Leased = Annotated[list[LeasedPlace], Meta(min_length=1, extra_json_schema=_AT_
 
 
 class AckWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Leased entries that were processed; each counts for itself."""
+    """Leased entries that were processed. Each is acknowledged or refused on its own."""
 
     entries: _Leased
     request: _RequestId = ""
 
 
 class NackWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Leased entries that were not processed, to be leased again after a delay; each counts for itself."""
+    """Leased entries that were not processed and can be leased again after a delay.
+
+    Each is returned or refused on its own.
+    """
 
     entries: _Leased
     delay_ms: _DelayMs = 0
@@ -269,21 +279,21 @@ class NackWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ExtendWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Leased entries that are still being processed; each counts for itself."""
+    """Leased entries that are still being processed. Each lease is extended or refused on its own."""
 
     entries: _Leased
     lease_ms: _LeaseMs = 30_000
 
 
 class RefusedEntry(msgspec.Struct):
-    """An entry of a request, by its number, and why nothing was done with it."""
+    """The number of a refused entry in the request, and the reason."""
 
     entry: int
     problem: Problem
 
 
 class RefusedEntries(msgspec.Struct):
-    """The entries that were refused; all others of the request are done."""
+    """The entries that were refused; all others of the request succeeded."""
 
     refused: list[RefusedEntry]
 
@@ -291,13 +301,16 @@ class RefusedEntries(msgspec.Struct):
 class QueuesQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which queues are listed."""
 
-    prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
-    after: Annotated[str, Meta(description="The `next` of the page before")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="The most names of one page")] = 1000
+    prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
+    after: Annotated[str, Meta(description="`next` of the previous page")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="The most names on one page")] = 1000
 
 
 class QueueNames(msgspec.Struct):
-    """Names of queues in no order; a page may be short. `next` is what comes `after`, null on the last page."""
+    """Names of queues in no particular order; a page may be short.
+
+    `next` is `after` of the next page; null: this is the last page.
+    """
 
     queues: list[str]
     next: str | None
@@ -310,7 +323,7 @@ class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QueueStats(msgspec.Struct):
-    """What is in a queue: it was counted for this answer. `delayed` entries are not shown yet."""
+    """Figures of a queue, counted for this response. `delayed` entries are not visible yet."""
 
     queue: str
     entries: int

@@ -1,4 +1,4 @@
-"""The cluster side of a node: its door, how it comes to a cluster, and its part in what the cluster agrees on."""
+"""The cluster side of a node: its door, cluster discovery, and its part in the quorum."""
 
 import asyncio
 import logging
@@ -262,7 +262,9 @@ class ClusterAssembly:
 
             def kept(result: object) -> None:
                 if isinstance(result, BaseException):
-                    self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+                    self._fail(
+                        StorageFailed(f"the file with this node's cluster membership cannot be written: {result}")
+                    )
                 else:
                     runner.join(Voter(self._me, self._member.endpoint))
 
@@ -275,8 +277,8 @@ class ClusterAssembly:
             if self._stopping:
                 return
             if isinstance(result, BaseException):
-                _log.error("what this node keeps of its cluster cannot be written: %s", result)
-                self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+                _log.error("the file with this node's cluster membership cannot be written: %s", result)
+                self._fail(StorageFailed(f"the file with this node's cluster membership cannot be written: {result}"))
             else:
                 done()
 
@@ -284,7 +286,7 @@ class ClusterAssembly:
 
     def _belongs(self, cluster_id: UUID, founders: Voters) -> None:
         _log.info(
-            "this node is of the cluster %s, which clients are told as %s", cluster_id, shown_cluster_id(cluster_id)
+            "this node belongs to cluster %s; clients see the cluster id %s", cluster_id, shown_cluster_id(cluster_id)
         )
         self._reach(founders)
         self._dial_seeds(founders)
@@ -316,7 +318,7 @@ class ClusterAssembly:
         self._parts.worker.submit("disk", partial(self._belonging.replace, replaces=True), partial(_settle, kept))
         result = await kept
         if isinstance(result, BaseException):
-            self._fail(StorageFailed(f"what this node keeps of its cluster cannot be written: {result}"))
+            self._fail(StorageFailed(f"the file with this node's cluster membership cannot be written: {result}"))
 
     def _fail(self, error: DuramenError) -> None:
         _settle(self.failure, error)
@@ -414,7 +416,7 @@ class ClusterAssembly:
                 if self.member is not None:
                     self.member.heard(link.peer.identity.node_id, body)
             case _:
-                raise RequestInvalid(f"a message about {subject.name}, which this node does not take")
+                raise RequestInvalid(f"a message about {subject.name}, which this node does not accept")
 
     def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
         """A request came. Raises RequestInvalid where it cannot be read."""
@@ -430,7 +432,7 @@ class ClusterAssembly:
             case Subject.CONTROLLER | Subject.BROKER | Subject.RECORDS:
                 NOT_READY.serve(body, partial(link.answer, subject, number))
             case _:
-                raise RequestInvalid(f"a request about {subject.name}, which this node does not take")
+                raise RequestInvalid(f"a request about {subject.name}, which this node does not accept")
 
 
 def _settle(future: asyncio.Future[T], value: T) -> None:
@@ -442,7 +444,7 @@ def _settle(future: asyncio.Future[T], value: T) -> None:
 def _noted(result: object) -> None:
     """It is tried again at the next start."""
     if isinstance(result, BaseException):
-        _log.warning("what this node keeps of its cluster cannot be written: %s", result)
+        _log.warning("the file with this node's cluster membership cannot be written: %s", result)
 
 
 def _cluster_address(node: Node) -> str:
@@ -462,7 +464,7 @@ async def _read(parts: ClusterParts, *, grows: bool) -> FormationDiskState:
     if isinstance(result, DuramenError):
         raise result
     if isinstance(result, BaseException):
-        raise StorageFailed(f"what this node keeps of its cluster cannot be read: {result}")
+        raise StorageFailed(f"the file with this node's cluster membership cannot be read: {result}")
     kept, voted = result
     if kept.cluster_id is None and voted:
         raise DirectoryUnusable(
@@ -471,7 +473,7 @@ async def _read(parts: ClusterParts, *, grows: bool) -> FormationDiskState:
         )
     if kept.cluster_id is None and not grows and any(log.end_offset for log in parts.store.each_log()):
         raise DirectoryUnusable(
-            "this directory holds streams of a node that was alone: start it once with itself as its only seed, and it"
-            " is a cluster to which others come; to form one with others, or to come to one, take an empty directory"
+            "this directory has streams of a standalone node: start it once with itself as its only seed to make it a "
+            "cluster that others can join; to form or join a cluster with others, use an empty directory"
         )
     return kept

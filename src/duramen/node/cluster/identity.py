@@ -1,9 +1,8 @@
-"""What a directory holds of how its node came to a cluster, in a file of its own.
+"""The directory's record of how its node joined a cluster, in a file of its own.
 
-`quorum/cluster`, "DURCLUS1": a MessagePack array of the number of the newest attempt, the proposal that was promised or
-nil, the cluster id or nil, the voters that the cluster was formed with, and whether this directory is to vote in the
-place of one that its node had before. One that is damaged is refused: it may hold
-a promise, and "nothing" would let two clusters come of it.
+`quorum/cluster`, "DURCLUS1": a MessagePack array of the number of the newest attempt, the promised proposal or nil, the
+cluster id or nil, the initial voters of the cluster, and whether this directory is to replace an earlier one of its
+node as voter. A damaged file is refused: it may hold a promise, and treating it as none could form two clusters.
 """
 
 from typing import Final
@@ -20,8 +19,8 @@ from duramen.raft.voters import ReplicaId, Voter, Voters
 __all__ = ["BelongingFile"]
 
 _WAY_OUT: Final = (
-    "what this node has promised to others, or its cluster, is not known any more: put the file back from a backup of"
-    " this very state, or start the node with an empty directory"
+    "this node's promises to others, or its cluster, are no longer known: restore the file from a backup of exactly "
+    "this state, or start the node with an empty directory"
 )
 
 _Voters = list[tuple[int, str, str]]

@@ -1,4 +1,4 @@
-"""Comes to a cluster and makes of the node a member: before its doors open, and until the last of them is closed."""
+"""Joins a cluster and makes the node a member, from before its doors open until the last of them is closed."""
 
 import asyncio
 import logging
@@ -117,15 +117,13 @@ class ClusterJoin:
             drains_s = asyncio.get_running_loop().time() - begun_s
             if min(drains_s, member.unanswered_ms / 1000) > _UNANSWERED_S:
                 _log.warning(
-                    "the controller does not answer, so the leaderships of this node were not moved: it stops anyway"
+                    "the controller does not respond, so the leaderships of this node were not moved; it stops anyway"
                 )
                 return
             if drains_s > _DRAIN_S:
-                _log.warning(
-                    "others do not lead all that this node leads after %.0f s: it stops all the same", drains_s
-                )
+                _log.warning("after %.0f s not all leaderships of this node have moved; it stops anyway", drains_s)
                 return
-            _log.info("others come to lead what this node leads: %d partitions are left", member.leads)
+            _log.info("moving leaderships to other nodes: %d partitions are left", member.leads)
 
     async def stop(self) -> None:
         """Let go of all connections. The storage may be stopped then."""
@@ -154,7 +152,7 @@ async def _on_disk(parts: ClusterParts, job: Callable[[], tuple[str, ...]]) -> t
     if isinstance(result, DuramenError):
         raise result
     if isinstance(result, BaseException):
-        raise StorageFailed(f"under which incarnations this node took part cannot be kept: {result}")
+        raise StorageFailed(f"the incarnations of this node cannot be stored: {result}")
     return result
 
 

@@ -1,4 +1,4 @@
-"""Connections to the nodes whose addresses are known: one for votes and the like, and one for each kind of log."""
+"""Connections to nodes with known addresses: one for votes and small messages, and one for each kind of log."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class PeerConnections:
         for dialer in self._dialers.pop(node_id):
             dialer.stop()
             if dialer.link is not None:
-                dialer.link.close("the node is to be reached elsewhere, or has no vote any more")
+                dialer.link.close("the node has another address, or is no longer a voter")
 
     # -- who is there -------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class PeerConnections:
         if node_id in self._there:
             return False
         self._there.add(node_id)
-        _log.info("node %d is there, at %s", node_id, link.where)
+        _log.info("connected to node %d at %s", node_id, link.where)
         return True
 
     def closed(self, link: PeerLink, why: str) -> bool:

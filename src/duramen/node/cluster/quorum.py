@@ -1,4 +1,4 @@
-"""The replica of the quorum on this node: opened from its disk, and what it says carried to the other nodes."""
+"""The quorum replica on this node: opened from disk, with its messages sent to the other nodes."""
 
 import logging
 from collections.abc import Callable
@@ -132,9 +132,7 @@ class QuorumReplica:
     def failed(self, error: DuramenError) -> None:
         """The replica does nothing any more, or only follows what others decide."""
         if isinstance(error, StorageFailed):
-            _log.error(
-                "this node follows the quorum of the controller without a vote, until it is restarted: %s", error
-            )
+            _log.error("this node follows the controller quorum without a vote until it is restarted: %s", error)
         else:
             _log.error("this node has left the controller quorum until it is restarted: %s", error)
         self._failed(error)
@@ -146,6 +144,6 @@ class QuorumReplica:
     def _say_leader(self, epoch: int, leader: ReplicaId | None) -> None:
         before, self._leader = self._leader, (epoch, leader)
         if leader is not None and before != (epoch, leader):
-            _log.info("node %d leads the quorum of the controller in epoch %d", leader.node_id, epoch)
+            _log.info("node %d leads the controller quorum in epoch %d", leader.node_id, epoch)
         elif leader is None and before[1] is not None:
-            _log.warning("no leader of the quorum of the controller is known; it was node %d", before[1].node_id)
+            _log.warning("no leader of the controller quorum is known; it was node %d", before[1].node_id)

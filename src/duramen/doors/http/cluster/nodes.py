@@ -1,4 +1,4 @@
-"""The nodes there are: the one that answers, and the others of its cluster that are live."""
+"""Information about nodes: the one that answers, and the other live nodes of its cluster."""
 
 import asyncio
 from typing import Final
@@ -23,7 +23,7 @@ async def _node(call: Call) -> NodeInfo:
 
 
 async def _followers(call: Call) -> list[FollowerLag]:
-    """The followers that lack something of what this node leads."""
+    """The followers that are behind in partitions that this node leads."""
     found: dict[int, FollowerLag] = {}
     for at, behind in enumerate(call.broker.membership.behind(), 1):
         if at % _AT_ONCE == 0:
@@ -63,13 +63,13 @@ ROUTES = (
         "/v1/node",
         _node,
         on_cluster(Operation.DESCRIBE),
-        "The node that answers: version, ids, the addresses of its doors, and how it is",
+        "The node that answers: version, ids, the addresses of its doors, health",
     ),
     HttpRoute(
         "GET",
         "/v1/nodes",
         _nodes,
         on_cluster(Operation.DESCRIBE),
-        "All nodes of the cluster that are live; the versions of others are null",
+        "All live nodes of the cluster; `version` is null for nodes other than the one that answers",
     ),
 )

@@ -1,4 +1,4 @@
-"""The cluster: how it is, and what an operator changes of it. A node that is alone answers as a cluster of one."""
+"""The state of the cluster, and changes by operators. A standalone node answers as a cluster of one."""
 
 import asyncio
 import re
@@ -66,12 +66,12 @@ _LARGEST_PLAN_BYTES: Final = 4 * MIB
 
 
 def addresses_of(node: Node) -> dict[str, str]:
-    """Where each door of a node is, as it registered."""
+    """The address of each door of a node, as it registered them."""
     return {one.name: host_port(one.host, one.port) for one in node.endpoints}
 
 
 async def _answer(begin: Callable[[Callable[[T | DuramenError], None]], None]) -> T:
-    """What `begin` calls its callback with. Raises it where it is an error."""
+    """The value that `begin` passes to its callback. Raises it if it is an error."""
     future: asyncio.Future[T | DuramenError] = asyncio.get_running_loop().create_future()
 
     def done(answer: T | DuramenError) -> None:
@@ -332,13 +332,13 @@ async def _plan(call: Call, body: PlanWish) -> PlanInfo:
 
 
 def _has_leader(state: ControllerState, place: PartitionId) -> bool:
-    """Whether there is somebody to copy a partition from."""
+    """Whether the partition has a leader to copy from."""
     partition = state.partitions.get(place)
     return partition is not None and partition.leader is not None
 
 
 def _kept(state: ControllerState, moves: Iterable[ReplicaMove], emptied: Collection[int]) -> list[PartitionId]:
-    """The partitions with a leader that would have a replica on such a node after the moves still."""
+    """The partitions with a leader that still have a replica on one of these nodes after the moves."""
     after = {move.place: move.after for move in moves}
     return [
         place
@@ -348,7 +348,7 @@ def _kept(state: ControllerState, moves: Iterable[ReplicaMove], emptied: Collect
 
 
 def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[PartitionId]:
-    """The partitions without a leader that have a replica on such a node."""
+    """The partitions without a leader that have a replica on one of these nodes."""
     return [
         place
         for place, partition in (state.partitions if emptied else ())
@@ -357,7 +357,7 @@ def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[Partit
 
 
 def _moves(cluster_admin: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[ReplicaMove], int]:
-    """The moves, and how many are of streams that are gone."""
+    """The moves, and the number of those whose stream was deleted."""
     moves, gone = [], 0
     for wish in wishes:
         try:
@@ -414,71 +414,73 @@ _VOTING: Final = (errors.VoterDuplicate, errors.VoterNotFound, errors.VotersUnse
 
 ROUTES = (
     HttpRoute(
-        "GET", "/v1/cluster", _show, _READS, "The cluster at a glance: quorum, nodes, partitions that need a look",
+        "GET", "/v1/cluster", _show, _READS, "The cluster at a glance: quorum, nodes, partitions that need attention",
         (errors.NotController,),
     ),
     HttpRoute("GET", "/v1/cluster/nodes", _list_nodes, _READS, "The nodes of the cluster", (errors.NotController,)),
     HttpRoute(
         "POST", "/v1/cluster/nodes/{id}/drain", _drain, _CHANGES,
-        "Let leaders leave a node, and none come to it, until it is restarted", (errors.NodeNotFound, *_ASKING), (204,),
+        "Move partition leadership off a node and keep it from becoming leader until it is restarted",
+        (errors.NodeNotFound, *_ASKING), (204,),
     ),
     HttpRoute(
         "DELETE", "/v1/cluster/nodes/{id}", _remove, _CHANGES,
-        "Take a node out of the cluster that is stopped and holds no replicas; it votes no more",
+        "Remove a stopped node that holds no replicas from the cluster and from the voters",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
     HttpRoute(
-        "GET", "/v1/cluster/quorum", _show_quorum, _READS, "The quorum of the controller, as its leader sees it",
+        "GET", "/v1/cluster/quorum", _show_quorum, _READS, "The controller quorum, as its leader sees it",
         (errors.NotController,),
     ),
     HttpRoute(
-        "POST", "/v1/cluster/voters", _add_voter, _CHANGES, "Let a node vote that takes part and has caught up",
+        "POST", "/v1/cluster/voters", _add_voter, _CHANGES, "Make a registered, caught-up node a voter",
         (errors.NodeNotFound, *_VOTING, *_ASKING), (204,),
     ),
     HttpRoute(
         "DELETE", "/v1/cluster/voters/{id}", _remove_voter, _CHANGES,
-        "Let a node vote no more", (*_VOTING, *_ASKING), (204,),
+        "Remove a node from the voters", (*_VOTING, *_ASKING), (204,),
     ),
     HttpRoute(
         "GET", "/v1/cluster/feature-level", _show_upgrade, _READS,
-        "The feature level of the cluster, the highest that all its nodes know, and what changes with that",
+        "The feature level of the cluster, the highest level that all nodes support, and what raising it changes",
     ),
     HttpRoute(
         "POST", "/v1/cluster/feature-level", _set_feature_level, _CHANGES,
-        "Let the cluster use what a level has that all its nodes know; it never goes down",
+        "Raise the feature level, at most to the highest that all nodes support; it cannot be lowered",
         (errors.UnsupportedFeature, *_ASKING), (204,),
     ),
     HttpRoute(
         "POST", "/v1/cluster/elections", _elect, _CHANGES,
-        "Elect leaders: preferred ones, a node, or anybody where nobody leads",
+        "Elect leaders: the preferred replicas, a given node, or, for partitions without a leader, any live replica",
         (errors.StreamNotFound,),
     ),
     HttpRoute(
         "POST", "/v1/cluster/elections/unclean/plan", _survey, _READS,
-        "What an unclean election would choose and lose, of partitions without a leader; nothing is done",
+        "The leaders that an unclean election would choose and the records it would lose; nothing is changed",
         (errors.StreamNotFound,),
     ),
-    HttpRoute("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments that are under way"),
+    HttpRoute("GET", "/v1/cluster/reassignments", _list_reassignments, _READS, "Reassignments in progress"),
     HttpRoute(
-        "POST", "/v1/cluster/reassignments", _reassign, _CHANGES, "Give partitions other replicas, or take that back",
+        "POST", "/v1/cluster/reassignments", _reassign, _CHANGES, "Reassign replicas of partitions, or cancel "
+        "reassignments",
         (errors.StreamNotFound,),
     ),
     HttpRoute(
         "POST", "/v1/cluster/rebalance/plan", _plan, _READS,
-        "Plan how to spread replicas and leaders over the nodes, and to empty some; nothing is done",
+        "Plan how to spread replicas and leaders over the nodes, or to empty some nodes; nothing is changed",
         (errors.NodeNotFound, *_ASKING),
     ),
     HttpRoute(
         "POST", "/v1/cluster/rebalance/begin", _begin, _CHANGES,
-        "Carry a plan on, so that `at_once` of its moves are under way",
+        "Start moves of a plan, until `at_once` of them are in progress",
         (errors.ReplicaAssignmentInvalid, *_ASKING), body_limit_bytes=_plan_bytes,
     ),
     HttpRoute(
-        "POST", "/v1/cluster/rebalance/progress", _show_progress, _READS, "How far a plan has been carried out",
+        "POST", "/v1/cluster/rebalance/progress", _show_progress, _READS, "The progress of a plan",
         body_limit_bytes=_plan_bytes,
     ),
     HttpRoute(
-        "POST", "/v1/cluster/rebalance/cancel", _cancel, _CHANGES, "Take back what is under way of a plan", _ASKING,
+        "POST", "/v1/cluster/rebalance/cancel", _cancel, _CHANGES, "Cancel the moves of a plan in progress", _ASKING,
         body_limit_bytes=_plan_bytes,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the routes of the cluster take and give, as types: checked on the way in, JSON on the way out."""
+"""Requests and responses of the cluster routes as types: checked on input, JSON on output."""
 
 from typing import Annotated, Final
 
@@ -50,7 +50,7 @@ NodeId = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 
 
 class QuorumReplica(msgspec.Struct):
-    """A replica of the metadata log. What only the leader knows is null elsewhere; times are ms since 1970."""
+    """A replica of the metadata log. Fields that only the leader knows are null elsewhere; times are ms since 1970."""
 
     node_id: int
     directory_id: str
@@ -62,7 +62,10 @@ class QuorumReplica(msgspec.Struct):
 
 
 class QuorumInfo(msgspec.Struct):
-    """The quorum. `from_leader` false: nobody that leads has answered, and this is what the asked node knows alone."""
+    """The controller quorum.
+
+    If `from_leader` is false, its leader did not answer, and this is the answering node's own knowledge.
+    """
 
     leader_id: int | None
     epoch: int
@@ -75,8 +78,8 @@ class QuorumInfo(msgspec.Struct):
 class ClusterNode(msgspec.Struct):
     """A node: `live`, `draining`, `unwritable` (its storage takes no writes) or `fenced`.
 
-    `applied_offset` is how far it has applied the metadata log, if known. `read_replicas` are of streams with
-    `read.replicas`, and no `replicas`.
+    `applied_offset` is the offset up to which it has applied the metadata log, if known. `read_replicas` counts
+    replicas of streams with `read.replicas`, which `replicas` leaves out.
     """
 
     id: int
@@ -93,7 +96,7 @@ class ClusterNode(msgspec.Struct):
 
 
 class ClusterNodes(msgspec.Struct):
-    """The nodes that are registered."""
+    """The registered nodes."""
 
     nodes: list[ClusterNode]
 
@@ -106,14 +109,14 @@ class PartitionPlace(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlacesInfo(msgspec.Struct):
-    """How many partitions are so, and the first of them."""
+    """The number of these partitions, and the first of them."""
 
     count: int
     first: list[PartitionPlace]
 
 
 class PartitionsInfo(msgspec.Struct):
-    """All partitions: how many, those without a leader, with fewer replicas in sync than they have, being moved."""
+    """The number of partitions, and those without a leader, with replicas out of sync, or being reassigned."""
 
     count: int
     leaderless: PlacesInfo
@@ -122,7 +125,7 @@ class PartitionsInfo(msgspec.Struct):
 
 
 class ClusterInfo(msgspec.Struct):
-    """A cluster at a glance, as the asked node knows it; `alone`: the node is of no cluster."""
+    """A cluster at a glance, as the node that answers knows it; `alone`: the node is standalone."""
 
     cluster_id: str
     node_id: int
@@ -134,9 +137,10 @@ class ClusterInfo(msgspec.Struct):
 
 
 class ElectionWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose leaders are to be elected: null, of all partitions. The preferred replica leads, or the node `leader`.
+    """The partitions whose leaders to elect; null: all. The preferred replica becomes leader, or the node `leader`.
 
-    `unclean`: where nobody leads, the most complete live replica does; the acknowledged records that it lacks are lost.
+    With `unclean` the most complete live replica of a partition without a leader becomes leader; acknowledged records
+    that it lacks are lost.
     """
 
     partitions: list[PartitionPlace] | None = None
@@ -145,16 +149,16 @@ class ElectionWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SurveyWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Partitions that may be elected uncleanly: null, all that have no leader."""
+    """The partitions to plan unclean elections for; null: all without a leader."""
 
     partitions: list[PartitionPlace] | None = None
 
 
 class SurveyedPartition(msgspec.Struct):
-    """What an unclean election of a partition would do. `leader`, null: no replica has answered.
+    """The result that an unclean election of a partition would have. `leader` is null if no replica answered.
 
-    `known_end` is the highest end or high watermark that any replica knows; `records_lost` of those below it are lost.
-    What only the `silent_nodes` have is lost too, and is not known.
+    `known_end` is the highest end or high watermark that any replica knows; `records_lost` records below it would be
+    lost. Records that only the `silent_nodes` have would be lost too and are not counted.
     """
 
     stream: str
@@ -174,7 +178,7 @@ class SurveyInfo(msgspec.Struct):
 
 
 class PartitionOutcome(msgspec.Struct):
-    """What became of one partition: `error` is the id of why nothing did, null where all is well."""
+    """The outcome for one partition: `error` is the id of the error, null if it succeeded."""
 
     stream: str
     partition: int
@@ -183,13 +187,13 @@ class PartitionOutcome(msgspec.Struct):
 
 
 class PartitionOutcomes(msgspec.Struct):
-    """What became of each partition."""
+    """The outcome for each partition."""
 
     partitions: list[PartitionOutcome]
 
 
 class ReassignmentWish(msgspec.Struct, forbid_unknown_fields=True):
-    """The replicas that a partition is to have, the preferred leader first; null: those it had before it was moved."""
+    """The new replicas of a partition, the preferred leader first; null cancels its reassignment."""
 
     stream: str
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -197,13 +201,13 @@ class ReassignmentWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReassignmentWishes(msgspec.Struct, forbid_unknown_fields=True):
-    """Reassignments to begin, or to take back."""
+    """Reassignments to start or to cancel."""
 
     partitions: list[ReassignmentWish]
 
 
 class ReassignmentInfo(msgspec.Struct):
-    """A partition whose reassignment is under way."""
+    """A partition that is being reassigned."""
 
     stream: str
     partition: int
@@ -213,19 +217,19 @@ class ReassignmentInfo(msgspec.Struct):
 
 
 class ReassignmentList(msgspec.Struct):
-    """The reassignments that are under way."""
+    """The reassignments in progress."""
 
     reassignments: list[ReassignmentInfo]
 
 
 class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What a plan is to do beside spreading replicas: empty these nodes."""
+    """Options of a plan: the nodes to empty besides spreading replicas."""
 
     without_nodes: list[NodeId] = []
 
 
 class MoveInfo(msgspec.Struct):
-    """A partition that is to have other replicas, why, and how many have to be copied."""
+    """A planned reassignment of a partition: replicas before and after, the reasons, the number of copies to make."""
 
     stream: str
     partition: int
@@ -236,9 +240,10 @@ class MoveInfo(msgspec.Struct):
 
 
 class PlanInfo(msgspec.Struct):
-    """A plan: nothing is done yet. `kept` stay on a node that was to be emptied: no other node can take them.
+    """A plan; nothing has changed yet.
 
-    `leaderless` stay there too: they have no leader from which another node could copy them.
+    Partitions in `kept` stay on a node that should be emptied, because no other node can take them. Those in
+    `leaderless` stay there because they have no leader to copy from.
     """
 
     moves: list[MoveInfo]
@@ -247,7 +252,7 @@ class PlanInfo(msgspec.Struct):
 
 
 class MoveWish(msgspec.Struct):
-    """A move of a plan; what else the plan says of it does not matter."""
+    """A move of a plan; its other fields are ignored."""
 
     stream: str
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -262,16 +267,17 @@ class MovesWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StepWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Moves of a plan, so many of which are to be under way; asked again until all are done."""
+    """Moves of a plan, of which `at_once` should be in progress; the request is repeated until all are done."""
 
     moves: list[MoveWish]
     at_once: Annotated[int, Meta(ge=1, le=_MOST_AT_ONCE)] = 10
 
 
 class ProgressInfo(msgspec.Struct):
-    """How many moves are done, under way, not begun, and void: their partition has changed since, or is gone.
+    """The number of moves that are done, in progress, waiting and void.
 
-    `leaderless` are those under way or not begun that have no leader now: nobody can copy them until they have one.
+    A move is void if its partition has changed since or was deleted. `leaderless` are partitions of moves in progress
+    or waiting that have no leader; they cannot be copied until they have one.
     """
 
     done: int
@@ -282,13 +288,13 @@ class ProgressInfo(msgspec.Struct):
 
 
 class VoterWish(msgspec.Struct, forbid_unknown_fields=True):
-    """The node that is to vote."""
+    """The node to make a voter."""
 
     node_id: NodeId
 
 
 class ConfigChange(msgspec.Struct):
-    """A config of a stream that is not set, and whose default becomes another."""
+    """A config that a stream does not set and whose default changes."""
 
     stream: str
     config: str
@@ -297,9 +303,9 @@ class ConfigChange(msgspec.Struct):
 
 
 class UpgradeInfo(msgspec.Struct):
-    """The feature level, the highest that all nodes know, and what changes with that.
+    """The feature level, the highest level that all nodes support, and what raising it changes.
 
-    `older_nodes` run a version that knows less than the node that answers.
+    `older_nodes` run an older version than the answering node.
     """
 
     level: int
@@ -309,6 +315,6 @@ class UpgradeInfo(msgspec.Struct):
 
 
 class FeatureLevelWish(msgspec.Struct, forbid_unknown_fields=True):
-    """The level that the cluster is to use."""
+    """The feature level to raise the cluster to."""
 
     level: Annotated[int, Meta(ge=0, le=INT32_MAX)]

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, received in bounded time and memory, read into structs."""
+"""Request bodies: JSON, received in bounded time and memory, decoded into structs."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -23,7 +23,7 @@ _LINES: Final = msgspec.json.Decoder()
 
 
 class Bodies:
-    """Reads bodies; all that are being read take a bounded amount of memory together."""
+    """Reads bodies; those being read share a bounded amount of memory."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -31,9 +31,9 @@ class Bodies:
     async def read(
         self, request: Request, type_: type[T], limit_bytes: int, lines: str = "", *, batches: bool = False
     ) -> T | bytearray:
-        """The body as `type_`; with `lines` as that field of it alone, an entry a line, where it comes as NDJSON.
+        """The body as `type_`. With `lines` an NDJSON body is accepted: its lines become that field, an entry each.
 
-        With `batches` it is the bytes where it comes as record batches.
+        With `batches` a body of record batches is returned as bytes.
 
         Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid.
         """
@@ -50,7 +50,7 @@ class Bodies:
             async with asyncio.timeout(RECEIVE_S):
                 content = await self._received(request, limit_bytes)
         except TimeoutError:
-            raise RequestTimedOut(f"the body was not whole within {RECEIVE_S:g} s") from None
+            raise RequestTimedOut(f"the body was not complete within {RECEIVE_S:g} s") from None
         if sent == BATCHES_TYPE:
             return content
         try:
@@ -65,10 +65,10 @@ class Bodies:
         try:
             async for chunk in request.stream():
                 if len(content) + len(chunk) > limit_bytes:
-                    raise BodyTooLarge(f"a body has at most {limit_bytes} bytes here")
+                    raise BodyTooLarge(f"a body has at most {limit_bytes} bytes on this path")
                 if not self._room.take(len(chunk)):
                     limit = self._room.limit_bytes
-                    raise NodeBusy(f"the bodies of requests that are being read have {limit} bytes already")
+                    raise NodeBusy(f"the request bodies in progress already have {limit} bytes")
                 content += chunk
         finally:
             self._room.give(len(content))
@@ -76,7 +76,7 @@ class Bodies:
 
 
 def _why(content: bytearray, error: Exception) -> str:
-    """Why it cannot be read. What msgspec says of bytes that are not UTF-8 depends on where in the JSON they are."""
+    """Why the body cannot be read. msgspec's message for invalid UTF-8 depends on the place in the JSON."""
     try:
         content.decode()
     except UnicodeDecodeError as bad:

@@ -1,8 +1,8 @@
-"""Which names a request may call the node by, and which web pages may ask it.
+"""The host names by which a request may address the node, and the origins of web pages that may send requests.
 
-A page of anybody's can make a browser ask this node: by the node's own address, and then the browser says so in
-`Origin`; or by a name of the page's own that it lets point at this machine (DNS rebinding), and then `Host` has that
-name. An address cannot be rebound, a name can.
+Any web page can make a browser send requests to this node: by the node's own address, which `Origin` reveals; or by a
+name of the page's domain that resolves to this machine (DNS rebinding), which `Host` reveals. A name can be rebound, an
+address cannot.
 """
 
 import ipaddress
@@ -26,14 +26,14 @@ _SHOWN: Final = 80  # characters of a name that a refusal repeats
 
 
 class AllowedHost(NamedTuple):
-    """A host, in lower case and without brackets, and a port where one is said."""
+    """A host in lower case without brackets, and an optional port."""
 
     host: str
     port: int | None
 
 
 def parse_place(text: str) -> AllowedHost | None:
-    """`HOST` or `HOST:PORT`, with an IPv6 address in brackets; None for what is neither."""
+    """`HOST` or `HOST:PORT`, an IPv6 address in brackets; None if it is neither."""
     found = _PLACE.fullmatch(text.strip().lower())
     if found is None:
         return None
@@ -48,7 +48,7 @@ def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Hosts:
-    """The names of a door: those it listens on, the loopback's, and those of `http.allowed.hosts`."""
+    """The accepted names: listening addresses, loopback names, and those of `http.allowed.hosts`."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingInvalid."""
@@ -68,24 +68,23 @@ class Hosts:
         self._reached_by_others = False
 
     def listen(self, host: str, port: int) -> None:
-        """The door listens there."""
+        """Add a listening address."""
         self._ports.add(port)
         ip = _ip(host)
         self._reached_by_others |= ip is None or not ip.is_loopback
         self._listened.add(host)
 
     def check(self, headers: Headers) -> None:
-        """Raise HostRefused or OriginRefused for a request that may be another's doing."""
+        """Raise HostRefused or OriginRefused for a request that another site may have caused."""
         said = headers.get("host")
         place = parse_place(said) if said else None
         if said is not None and (place is None or not self._own(place)):
             raise HostRefused(
-                f"this node is not {said[:_SHOWN]}: ask by address or as localhost, or add the name to"
-                " http.allowed.hosts"
+                f"this node is not {said[:_SHOWN]}: use an address or localhost, or add the name to http.allowed.hosts"
             )
         for origin in headers.getlist("origin"):
             if place is None or not _same(origin, place):
-                raise OriginRefused(f"pages of {origin[:_SHOWN]} may not ask this node")
+                raise OriginRefused(f"pages of {origin[:_SHOWN]} may not send requests to this node")
 
     def _own(self, place: AllowedHost) -> bool:
         if place in self._allowed or AllowedHost(place.host, None) in self._allowed:
@@ -98,7 +97,7 @@ class Hosts:
 
 
 def _same(origin: str, place: AllowedHost) -> bool:
-    """Whether a page of `origin` was served by the host that it asks now."""
+    """Whether a page of `origin` was served by the host of this request."""
     scheme, separator, rest = origin.strip().lower().partition("://")
     asking = parse_place(rest)
     if not separator or scheme not in _SCHEMES or asking is None:
@@ -108,14 +107,14 @@ def _same(origin: str, place: AllowedHost) -> bool:
 
 
 class Guard:
-    """Refuses the requests that `hosts` refuses."""
+    """Rejects requests that `hosts` refuses."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self._app = app
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: pass on, or refuse."""
+        """ASGI entry point: pass the request on, or refuse it."""
         answering = self._app
         try:
             self._hosts.check(Headers(scope=scope))

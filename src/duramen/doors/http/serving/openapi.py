@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the routes: what they take, what they answer, which errors they may end with.
+"""The OpenAPI 3.1 document of the routes: parameters, bodies, responses, errors.
 
 https://spec.openapis.org/oas/v3.1.0
 """
@@ -38,12 +38,12 @@ Document = dict[str, Any]
 
 
 def plain_path(route: HttpRoute) -> str:
-    """The path as OpenAPI writes it."""
+    """The path in OpenAPI's notation."""
     return _PARAMETER.sub(r"{\1}", route.path)
 
 
 def errors_of(route: HttpRoute) -> list[type[DuramenError]]:
-    """Every error on purpose that the route may answer with, those that all routes have included."""
+    """Every domain error of the route, including those that all routes share."""
     types = route.types()
     found: list[type[DuramenError]] = [*route.errors, *_ALWAYS]
     if types["return"] is not Response:
@@ -59,7 +59,7 @@ def errors_of(route: HttpRoute) -> list[type[DuramenError]]:
 
 
 def document(routes: Sequence[HttpRoute]) -> Document:
-    """The document as JSON has it."""
+    """The document as JSON."""
     bodies = {
         type_: None
         for route in routes

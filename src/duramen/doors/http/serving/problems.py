@@ -1,4 +1,4 @@
-"""Answers of the HTTP door to errors: problem documents (RFC 9457)."""
+"""Errors as problem documents (RFC 9457)."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,12 +26,12 @@ PROBLEM_JSON: Final = "application/problem+json"
 
 
 def answer_with(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem as an answer."""
+    """A problem document as a response."""
     return Response(msgspec.json.encode(problem), problem.status, headers, PROBLEM_JSON)
 
 
 async def answer_to_error(request: Request, error: Exception) -> Response:
-    """The answer to an error on purpose."""
+    """The response to a domain error."""
     if not isinstance(error, DuramenError):
         raise error
     problem = problem_of(error, request.url.path)
@@ -39,7 +39,7 @@ async def answer_to_error(request: Request, error: Exception) -> Response:
 
 
 async def answer_to_partly_stored(request: Request, error: Exception) -> Response:
-    """The answer that says why some records were not stored, and where the others are."""
+    """The response with the error of some records and the offsets of the others."""
     if not isinstance(error, PartlyStored):
         raise error
     problem = problem_of(error.error, request.url.path)
@@ -49,12 +49,12 @@ async def answer_to_partly_stored(request: Request, error: Exception) -> Respons
 
 
 async def answer_to_http(request: Request, error: Exception) -> Response:
-    """The answer where no route was found."""
+    """The response if no route matches."""
     if not isinstance(error, HTTPException):
         raise error
     path = request.url.path
     if error.status_code != 405:
-        found = errors.PathNotFound(f"there is nothing at {path}; /v1/openapi.json lists what there is")
+        found = errors.PathNotFound(f"there is no path {path}; /v1/openapi.json lists the paths")
         return answer_with(problem_of(found, path))
     allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
     refused = errors.MethodNotAllowed(f"{path} takes {allowed}, not {request.method}")
@@ -62,11 +62,11 @@ async def answer_to_http(request: Request, error: Exception) -> Response:
 
 
 async def answer_to_unexpected(request: Request, _: Exception) -> Response:
-    """The answer to an error that nobody expected: what it was is in the node's log."""
-    detail = "an error that nobody expected; the node's log says more"
+    """The response to an unexpected error, which is written to the node's log."""
+    detail = "an unexpected error; the node's log has details"
     return answer_with(Problem(DuramenError.id, "error", 500, detail, request.url.path))
 
 
 async def nobody_waits(_: Request, __: Exception) -> Response:
-    """The client closed before its body was whole: what is answered goes nowhere."""
+    """The response after a client disconnected before its body was complete; nobody receives it."""
     return Response(status_code=400)

@@ -1,4 +1,4 @@
-"""Query parameters, read into structs, with errors that say what was wrong and what would be right."""
+"""Query parameters, decoded into structs, with errors that name the problem and the fix."""
 
 import re
 from typing import Final, TypeVar
@@ -36,7 +36,7 @@ def read_query(request: Request, type_: type[T]) -> T:
 
 
 def _check_utf_8(query: bytes) -> None:
-    """Raise RequestInvalid where escaped bytes are no text: others would be taken for them."""
+    """Raise RequestInvalid if escaped bytes are not UTF-8, which Starlette would replace."""
     try:
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError as bad:

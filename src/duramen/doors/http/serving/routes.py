@@ -1,7 +1,7 @@
-"""What a route of the HTTP door is, as data: the application and the OpenAPI document are both made from it.
+"""Routes of the HTTP door as data, from which the application and the OpenAPI document are built.
 
-Each module of routes exports `ROUTES`. A handler's signature is part of the data: it takes a `Call`, a `query` (a
-struct with a field for each query parameter) and a `body` where it wants them, and returns what is answered as JSON.
+Each module of routes exports `ROUTES`. A handler's signature is part of the data: it takes a `Call`, optionally a
+`query` (a struct with a field per query parameter) and a `body`, and returns the response as a JSON type.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ LARGEST_BODY_BYTES: Final = 128 * 1024
 
 
 class RouteNode:
-    """The node as the door knows it; there is a broker once every door takes requests, until the node stops."""
+    """The node as the door knows it; it has a broker from when every door accepts requests until the node stops."""
 
     def __init__(self, metrics: Metrics, addresses: Mapping[str, str], progress: Callable[[], str]) -> None:
         self.metrics = metrics
@@ -62,9 +62,9 @@ class RouteNode:
 
 
 class Call:
-    """One request on its way. `path` holds the parameters of the path, `status` is answered where it is set.
+    """One request in progress. `path` has the path parameters; `status` overrides the response status.
 
-    `body` is there behind it; `admitted` has the topics that the request names, and what of it was refused.
+    `body` holds the body once it is read; `admitted` has the resolved topics of the request, and the refused ones.
     """
 
     __slots__ = ("admitted", "body", "node", "path", "principal", "request", "status")
@@ -80,32 +80,32 @@ class Call:
 
     @property
     def broker(self) -> Broker:
-        """The broker. Raises NodeStarting where it is not there yet, or not any more."""
+        """The broker. Raises NodeStarting if it is not ready or already stopped."""
         if self.node.broker is None:
             raise NodeStarting(self.node.progress() or "starting")
         return self.node.broker
 
     @property
     def forwarding(self) -> Forwarding:
-        """Who does what clients want, here or elsewhere. Raises NodeStarting as `broker`."""
+        """Executes requests here or on other nodes. Raises NodeStarting as `broker`."""
         if self.node.broker is None or self.node.forwarding is None:
             raise NodeStarting("the node is starting or stopping")
         return self.node.forwarding
 
     @property
     def service(self) -> Service:
-        """What is asked before a request is handled. Raises NodeStarting as `broker`."""
+        """The admission of requests. Raises NodeStarting as `broker`."""
         if self.node.broker is None or self.node.service is None:
             raise NodeStarting(self.node.progress() or "starting")
         return self.node.service
 
     @property
     def topic(self) -> Topic:
-        """The topic that the path names. Raises StreamNotFound, TopicNotAuthorized, NameNotResolved."""
+        """The topic in the path. Raises StreamNotFound, TopicNotAuthorized, NameNotResolved."""
         return self.admitted.topics.get(self.path["name"])
 
     async def find(self, name: str) -> Topic:
-        """A topic as it is now. Raises StreamNotFound."""
+        """A topic with its present state. Raises StreamNotFound."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self.service.resolver.resolve([name], lambda found: None if future.done() else future.set_result(found))
         topic = stream_in(await future, name)
@@ -121,17 +121,17 @@ def topics_named(
     operation: Operation, names: Callable[[Call], Iterable[TopicKey]], refuses: Refuses = Refuses.TOPIC,
     *instead: Access,
 ) -> Need[Call]:  # fmt: skip
-    """An access to each of the topics."""
+    """An access to each of these topics."""
     return Need(Access(operation, ResourceType.TOPIC), names, refuses, instead)
 
 
 def on_topic(*operations: Operation) -> AdmissionRules[Call]:
-    """Accesses to the topic that the path names."""
+    """Accesses to the topic in the path."""
     return AdmissionRules(*(topics_named(operation, lambda call: (call.path["name"],)) for operation in operations))
 
 
 def on_group(operation: Operation, *needs: Need[Call]) -> AdmissionRules[Call]:
-    """An access to the group that the path names, which may read live topics."""
+    """An access to the group in the path, which may read live topics."""
     access = Access(operation, ResourceType.GROUP)
     return AdmissionRules(Need(access, lambda call: (call.path["id"],), Refuses.REQUEST), *needs, only_reads=True)
 
@@ -143,12 +143,12 @@ def on_cluster(operation: Operation) -> AdmissionRules[Call]:
 
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
-    """A method of a path. Parameters of the path are `{name}`, or `{name:any}` where they may have any character.
+    """A method of a path. Path parameters are `{name}`, or `{name:any}` if they may contain any character.
 
-    `rules` are what its requests need; with `by_body` they need it by what their bodies say, which are read before.
-    `errors` are those that only this route answers with; `statuses` those of its good answers; `body_limit_bytes` is
-    asked for each request. With `lines` a body may come as NDJSON: lines that are the entries of that field of it. With
-    `batches` it may come as record batches, which the handler gets as bytes.
+    `rules` state the accesses that requests need; with `by_body` they depend on the body, which is read first. `errors`
+    are those that only this route returns, `statuses` its success statuses; `body_limit_bytes` is evaluated for each
+    request. With `lines` the body may be NDJSON, whose lines are the entries of that field. With `batches` it may be
+    record batches, which the handler receives as bytes.
     """
 
     method: Method

@@ -1,4 +1,4 @@
-"""Uvicorn as this door needs it: nothing a client sends is waited for without end, refusals are problem documents."""
+"""Uvicorn for this door: every wait for a client is bounded, and refusals are problem documents."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _LARGEST_HEAD_BYTES: Final = 16 * 1024
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn without signal handlers, since the node has its own, and with a bound to the connections."""
+    """Uvicorn without signal handlers, which the node has, and with a bound on connections."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(_configured(self._admit))
@@ -37,7 +37,7 @@ class HttpServer(uvicorn.Server):
         if self._has_room():
             await self._app(scope, receive, send)
             return
-        error = NodeBusy(f"{MOST_CONNECTIONS} connections are open; close some, or ask again later")
+        error = NodeBusy(f"{MOST_CONNECTIONS} connections are open; close some, or retry later")
         refusal = answer_with(problem_of(error, scope["path"]), {"Connection": "close", "Retry-After": "1"})
         await refusal(scope, receive, send)
 
@@ -55,10 +55,9 @@ class HttpServer(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Closes a connection whose request has no whole head in time, or that still sends long after its answer.
+    """Closes connections that do not complete a request head in time or keep sending long after the response.
 
-    Uvicorn itself closes those on which nothing at all comes after an answer. How long a body may take before there
-    is an answer is the application's business.
+    Uvicorn itself closes connections that stay idle after a response. The application bounds the time of a body.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -76,7 +75,7 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Uvicorn: what came is not HTTP."""
+        """Called by uvicorn if the input is not HTTP."""
         if self.cycle is not None:
             # Whoever works on this request can answer no more.
             self.cycle.disconnected = True
@@ -94,12 +93,12 @@ class _Protocol(H11Protocol):
 
     @property
     def idles(self) -> bool:
-        """Whether a request was answered, and no other has come."""
+        """Whether the last request was answered and no other has started."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and cycle.response_complete
 
     def _owes(self) -> bool:
-        """Whether the next move is the client's: the head of a request, or the end of one that is answered."""
+        """Whether the client has to send next: a request head, or the rest of an answered request."""
         return self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""What the HTTP API says of configs, as its JSON has it."""
+"""Configs in the JSON of the HTTP API."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ __all__ = ["ConfigInfo", "ConfigList", "SettingInfo", "SettingList"]
 
 
 class ConfigInfo(msgspec.Struct):
-    """A config of a stream: its value in force, set by the stream, by the broker's settings, or the default."""
+    """A config of a stream: its effective value, set by the stream, by the broker's settings or by default."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class ConfigList(msgspec.Struct):
 
 
 class SettingInfo(msgspec.Struct):
-    """A setting of the node, with where its value comes from."""
+    """A setting of the node and the source of its value."""
 
     name: str
     value: str

@@ -12,12 +12,12 @@ __all__ = [
 
 _LARGEST_PAGE_BYTES: Final = 16 << 20
 _Shard = Annotated[int, Meta(ge=0, description="The shard, from 0 on")]
-_Bytes = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE_BYTES, description="About how many bytes a page has")]
+_Bytes = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE_BYTES, description="The approximate size of a page")]
 _LAST_SEQUENCE: Final = (1 << 40) - 1
 
 
 class ExportShard(msgspec.Struct):
-    """How far an export has the log of a shard.
+    """The part of an export that belongs to one shard.
 
     Of a queue space `export` is that of the node that has the shard. Of the inventory `sequences` are behind those of
     all topics of the shard, whose ids begin with `ids`.
@@ -31,7 +31,7 @@ class ExportShard(msgspec.Struct):
 
 
 class ExportInfo(msgspec.Struct):
-    """An export, as of `taken_at_ms`. It lasts `lasts_ms` from the last read on."""
+    """An export of the state at `taken_at_ms`. It expires `lasts_ms` after its last read."""
 
     export: str
     taken_at_ms: int
@@ -43,9 +43,9 @@ class RunsQuery(msgspec.Struct):
     """What is read of a shard: queues by the hashes of their names, in hexadecimal digits."""
 
     shard: _Shard
-    first: Annotated[str, Meta(description="The first hash, or what it begins with")] = ""
-    end: Annotated[str, Meta(description="The hash behind the last; empty: there is none")] = ""
-    after: Annotated[str, Meta(description="Where the page before said that the next begins")] = ""
+    first: Annotated[str, Meta(description="The first hash, or a prefix of it")] = ""
+    end: Annotated[str, Meta(description="The hash after the last one; empty: no end")] = ""
+    after: Annotated[str, Meta(description="The place at which the previous page said that the next one begins")] = ""
     max_bytes: _Bytes = 4 << 20
 
 
@@ -54,7 +54,7 @@ class TopicsExportQuery(msgspec.Struct):
 
     shard: _Shard
     first: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The first sequence")] = 0
-    end: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The sequence behind the last")] = _LAST_SEQUENCE
+    end: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The sequence after the last one")] = _LAST_SEQUENCE
     max_bytes: _Bytes = 4 << 20
     names: Annotated[bool, Meta(description="Whether the topics' names are wanted")] = True
     policies: Annotated[bool, Meta(description="Whether the topics' own policies are wanted")] = False

@@ -43,7 +43,7 @@ _LARGEST_PAGE: Final = 1000
 
 _Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
 _Position = Annotated[
-    str, Meta(description="The `position` of an earlier response, of any node: the answer is at least as new")
+    str, Meta(description="The `position` of an earlier response of any node; this response is at least as new")
 ]
 _Labels = dict[str, str]
 _Names = Annotated[list[str], Meta(min_length=1, max_length=MOST_NAMES)]
@@ -61,13 +61,13 @@ class PartsQuery(msgspec.Struct):
 
     account: _Account = ""
     position: _Position = ""
-    prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
-    after: Annotated[str, Meta(description="The `next` of the page before; it is of the same query")] = ""
-    limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most of one page")] = _LARGEST_PAGE
+    prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
+    after: Annotated[str, Meta(description="`next` of the previous page of the same query")] = ""
+    limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most on one page")] = _LARGEST_PAGE
 
 
 class NamesWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Tenants or namespaces to make; those that are there stay as they are."""
+    """Tenants or namespaces to create; existing ones stay unchanged."""
 
     names: _Names
     labels: _Labels = {}
@@ -80,14 +80,17 @@ class TopicNames(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailedName(msgspec.Struct):
-    """A name that nothing came of, and why."""
+    """A name for which the request failed, and the reason."""
 
     name: str
     problem: Problem
 
 
 class CreatedInfo(msgspec.Struct):
-    """How many names are new, how many were there, and which failed. `position` is how far each shard's view is."""
+    """The number of names created, the number that existed, and the failures.
+
+    `position` is the position after the change.
+    """
 
     created: int
     existing: int
@@ -106,7 +109,7 @@ class TenantInfo(msgspec.Struct):
 
 
 class TenantList(msgspec.Struct):
-    """Tenants in the order of their names; `next` is what comes `after`, null on the last page."""
+    """Tenants in the order of their names. `next` is `after` of the next page; null: this is the last page."""
 
     tenants: list[TenantInfo]
     next: str | None
@@ -114,14 +117,14 @@ class TenantList(msgspec.Struct):
 
 
 class TenantChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What of a tenant is another from here on."""
+    """New values of a tenant."""
 
     name: str | None = None
     labels: _Labels | None = None
 
 
 class NamespaceInfo(msgspec.Struct):
-    """A namespace, and how many topics it has."""
+    """A namespace and its number of topics."""
 
     tenant: str
     name: str
@@ -133,7 +136,7 @@ class NamespaceInfo(msgspec.Struct):
 
 
 class NamespaceList(msgspec.Struct):
-    """Namespaces in the order of their names; `next` is what comes `after`, null on the last page."""
+    """Namespaces in the order of their names. `next` is `after` of the next page; null: this is the last page."""
 
     namespaces: list[NamespaceInfo]
     next: str | None
@@ -141,7 +144,7 @@ class NamespaceList(msgspec.Struct):
 
 
 class NamespaceChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What of a namespace is another from here on; with `tenant` it moves there with all its topics."""
+    """New values of a namespace. With `tenant` the namespace moves to that tenant with all its topics."""
 
     tenant: str | None = None
     name: str | None = None
@@ -150,7 +153,7 @@ class NamespaceChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TopicPathInfo(msgspec.Struct, forbid_unknown_fields=True):
-    """A topic by its names."""
+    """The path of a topic."""
 
     tenant: str
     namespace: str
@@ -158,9 +161,10 @@ class TopicPathInfo(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TopicInfo(msgspec.Struct):
-    """A name that leads to a topic. `id` is the topic's for ever; `alias`: it is not the topic's own name.
+    """A topic by its name or an alias. `id` never changes.
 
-    `aliases` are the first hundred names that lead to the topic; `topic` is where an alias leads.
+    `alias` is true if the name is an alias; then `topic` is the topic's own name. `aliases` are the first hundred
+    aliases of the topic.
     """
 
     tenant: str
@@ -178,21 +182,24 @@ class TopicsQuery(msgspec.Struct):
 
     account: _Account = ""
     position: _Position = ""
-    tenant: Annotated[str, Meta(description="Only those of this tenant")] = ""
-    namespace: Annotated[str, Meta(description="Only those of this namespace of the tenant")] = ""
-    prefix: Annotated[str, Meta(min_length=1, description="Only those whose names begin like this")] = ""
-    glob: Annotated[str, Meta(min_length=1, description="Only those that match: `*`, `?`, `[abc]`, `[!abc]`")] = ""
-    pattern: Annotated[
-        str, Meta(min_length=1, description="Only those whose whole names match this RE2 expression")
+    tenant: Annotated[str, Meta(description="Only topics of this tenant")] = ""
+    namespace: Annotated[str, Meta(description="Only topics of this namespace of the tenant")] = ""
+    prefix: Annotated[str, Meta(min_length=1, description="Only names with this prefix")] = ""
+    glob: Annotated[
+        str, Meta(min_length=1, description="Only topics that match this glob: `*`, `?`, `[abc]`, `[!abc]`")
     ] = ""
-    after: Annotated[str, Meta(description="The `next` of the page before, of the same query")] = ""
-    limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most topics of one page")] = 100
+    pattern: Annotated[
+        str, Meta(min_length=1, description="Only topics whose whole name matches this RE2 expression")
+    ] = ""
+    after: Annotated[str, Meta(description="`next` of the previous page of the same query")] = ""
+    limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most topics on one page")] = 100
 
 
 class TopicList(msgspec.Struct):
-    """Topics and aliases in the order of their names; `next` is what comes `after`, null on the last page.
+    """Topics and aliases in the order of their names. `next` is `after` of the next page; null: this is the last page.
 
-    A page may have fewer than `limit`, even none, although others follow: it is answered after so many names.
+    A page may have fewer than `limit` topics, even none, before the last page: each request looks at a bounded number
+    of names.
     """
 
     topics: list[TopicInfo]
@@ -201,20 +208,20 @@ class TopicList(msgspec.Struct):
 
 
 class TopicsFound(msgspec.Struct):
-    """What names lead to, in the order of the request; null: to nothing."""
+    """The topics of the names, in the order of the request; null: there is no such name."""
 
     topics: list[TopicInfo | None]
     position: str
 
 
 class LookupWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Names of topics that are looked up."""
+    """Names of topics to look up."""
 
     names: Annotated[list[str], Meta(min_length=1, max_length=_LARGEST_PAGE)]
 
 
 class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a topic is from here on; what is not given stays. With `keep_alias` the old name leads to it."""
+    """The new path of a topic; absent parts stay. With `keep_alias` the old name becomes an alias."""
 
     tenant: str | None = None
     namespace: str | None = None
@@ -223,20 +230,20 @@ class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TopicMoveWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A topic of the namespace by its name, and where it is from here on."""
+    """A topic of the namespace, and its new path."""
 
     name: str
     to: TopicChange
 
 
 class TopicMovesWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Topics of a namespace that are renamed or moved, each by itself."""
+    """Topics of a namespace to rename or move, each on its own."""
 
     moves: Annotated[list[TopicMoveWish], Meta(min_length=1, max_length=_LARGEST_PAGE)]
 
 
 class MovedInfo(msgspec.Struct):
-    """How many topics were moved, and which failed, by the names that they had."""
+    """The number of moved topics, and the failures by their old names."""
 
     moved: int
     failed: list[FailedName]
@@ -244,13 +251,13 @@ class MovedInfo(msgspec.Struct):
 
 
 class AliasWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A name in the namespace that is to lead to the topic that `topic` leads to."""
+    """A new alias in the namespace for the topic named by `topic`."""
 
     name: str
     topic: TopicPathInfo
 
 
 class Position(msgspec.Struct):
-    """How far each shard's view is."""
+    """A position of the inventory."""
 
     position: str

@@ -26,26 +26,29 @@ class SetPoliciesQuery(msgspec.Struct):
     account: _Account = ""
     wait: Annotated[
         Literal["", "effective"],
-        Meta(description="`effective`: answer once every node that follows the metadata has confirmed the change"),
+        Meta(description="`effective`: respond once every node that follows the inventory has confirmed the change"),
     ] = ""
-    wait_ms: Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long nodes are waited for")] = _WAIT_MS
+    wait_ms: Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for the nodes")] = _WAIT_MS
 
 
 class PoliciesWish(msgspec.Struct, forbid_unknown_fields=True):
-    """New values of policies by name; null removes one, so that what is inherited counts."""
+    """New values of policies by name; null removes one, so that the inherited value applies."""
 
     policies: Annotated[dict[str, bool | int | str | None], Meta(min_length=1)]
 
 
 class PolicyInfo(msgspec.Struct):
-    """The value of a policy that counts, null without a bound, and the level at which it is set."""
+    """The effective value of a policy (null: no limit), and the level at which it is set."""
 
     value: bool | int | str | None
     source: Annotated[str, Meta(description="`account`, `tenant`, `namespace`, `topic` or `default`")]
 
 
 class QuotaInfo(msgspec.Struct):
-    """A quota that bounds this: all that is in what it is set on. `used` is in the unit of the limit."""
+    """A quota that applies here; it limits everything in the entity on which it is set.
+
+    `used` is in the unit of `limit`.
+    """
 
     policy: str
     source: _Level
@@ -56,8 +59,8 @@ class QuotaInfo(msgspec.Struct):
 class PoliciesInfo(msgspec.Struct):
     """Policies of an account, a tenant, a namespace or a topic.
 
-    `own` are those that are set on it, `effective` those that count, inherited ones too. All `quotas` count, not only
-    the nearest. `confirmed` are the nodes on which a change counts, where that was waited for.
+    `own` are the policies set on it, `effective` all that apply, including inherited ones. All `quotas` apply, not only
+    the nearest. `confirmed` are the nodes that apply the change, if the request waited for them.
     """
 
     level: _Level

@@ -33,22 +33,26 @@ class SnapshotQuery(msgspec.Struct):
 
     max_wait_ms: Annotated[
         int,
-        Meta(ge=0, le=30_000, description="How long to wait until the snapshot has what was committed before"),
+        Meta(
+            ge=0,
+            le=30_000,
+            description="How long to wait for a snapshot that includes everything committed before the request",
+        ),
     ] = 5000
     newer_than: Annotated[
-        str, Meta(description="A snapshot: PARTITION:OFFSET or PARTITION:OFFSET@EPOCH, with commas between several")
+        str, Meta(description="A snapshot: PARTITION:OFFSET or PARTITION:OFFSET@EPOCH, comma-separated")
     ] = ""
     newer_wait_ms: Annotated[
         int,
-        Meta(ge=0, le=30_000, description="How long to wait before that for something newer than `newer_than`"),
+        Meta(ge=0, le=30_000, description="How long to wait first for a record newer than `newer_than`"),
     ] = 0
 
 
 class SnapshotPartition(msgspec.Struct):
-    """Where a snapshot is in a partition: it has what lies before `at`; `oldest` and `horizon` as of the view.
+    """The end of a snapshot in a partition: it has the records before `at`; for `oldest` and `horizon` see the view.
 
-    `epoch` is the leader epoch of the record before `at`, -1 where there is none: together they name a history.
-    So long ago, `age_ms`, it had all that was committed: 0 where it still has.
+    `epoch` is the leader epoch of the record before `at`, -1 if there is none: the two identify a history. The snapshot
+    includes everything that was committed `age_ms` ago; 0: everything committed now.
     """
 
     partition: int
@@ -70,15 +74,19 @@ class SnapshotInfo(msgspec.Struct):
 class SnapshotsQuery(msgspec.Struct):
     """Which streams are read together, and how long is waited for their views."""
 
-    streams: Annotated[str, Meta(description="The names of the streams, with commas between them")]
+    streams: Annotated[str, Meta(description="The names of the streams, comma-separated")]
     max_wait_ms: Annotated[
         int,
-        Meta(ge=0, le=30_000, description="How long to wait until the snapshot has what was committed before"),
+        Meta(
+            ge=0,
+            le=30_000,
+            description="How long to wait for a snapshot that includes everything committed before the request",
+        ),
     ] = 5000
 
 
 class SnapshotInfos(msgspec.Struct):
-    """The newest snapshot of several streams, in the order in which they were named."""
+    """The newest snapshot of several streams, in the order of the request."""
 
     streams: list[SnapshotInfo]
 
@@ -91,41 +99,44 @@ class SnapshotRecordsQuery(msgspec.Struct):
         Meta(
             ge=-1,
             le=_LARGEST_OFFSET,
-            description="The snapshot: the offset before which its records lie; -1: `lease` says",
+            description="The snapshot: the offset before which its records lie; -1: the snapshot of `lease`",
         ),
     ] = -1
-    lease: Annotated[str, Meta(description="Instead of `at`, a lease that holds the snapshot open")] = ""
+    lease: Annotated[str, Meta(description="A lease that holds the snapshot open, instead of `at`")] = ""
     partition: Annotated[int, Meta(ge=0, description="The partition")] = 0
     since: Annotated[
         Annotated[int, Meta(ge=0, le=_LARGEST_OFFSET)] | None,
-        Meta(description="Only what became visible since the snapshot at this offset, deletions too"),
+        Meta(description="Only records that became visible since the snapshot at this offset, including deletions"),
     ] = None
     offset: Annotated[
-        int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to go on: the `next` of the answer before")
+        int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to continue: `next` of the previous response")
     ] = 0
-    end: Annotated[int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to end, if that is before the snapshot")] = (
-        _LARGEST_OFFSET
-    )
-    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records of one answer")] = 100
+    end: Annotated[
+        int, Meta(ge=0, le=_LARGEST_OFFSET, description="Where to end, if before the end of the snapshot")
+    ] = _LARGEST_OFFSET
+    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records in one response")] = 100
     max_bytes: Annotated[
         int,
         Meta(
             ge=1, le=_LARGEST_PAGE_BYTES,
-            description="The most bytes of keys, values and headers in one answer, as JSON at most 1 MiB; one record "
-            "comes in any case. As Arrow or batches: about so many bytes of batches, whatever `limit` says",
+            description="The most bytes of keys, values and headers in one response, which has at least one record; at "
+            "most 1 MiB as JSON. For Arrow and batches: the approximate bytes of batches, regardless of `limit`",
         ),
     ] = LARGEST_JSON_BYTES  # fmt: skip
 
 
 class SnapshotPage(msgspec.Struct):
-    """Records in the order of their offsets; there may be none. `next` is where to go on; null: these were the last."""
+    """Records in the order of their offsets; there may be none.
+
+    Reading continues at `next`; null: this is the last page.
+    """
 
     records: list[RecordInfo]
     next: int | None
 
 
 class LeaseWish(msgspec.Struct, forbid_unknown_fields=True):
-    """Which snapshot is to be held open: `at` as PARTITION:OFFSET with commas; empty: the newest."""
+    """The snapshot to hold open: `at` is a comma-separated list of PARTITION:OFFSET; empty: the newest snapshot."""
 
     at: str = ""
 
@@ -133,21 +144,21 @@ class LeaseWish(msgspec.Struct, forbid_unknown_fields=True):
 class LeaseQuery(msgspec.Struct):
     """Which leases are listed."""
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most leases of one answer")] = 1000
-    after: Annotated[str, Meta(description="Go on behind this lease: the `next` of the answer before")] = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most leases in one response")] = 1000
+    after: Annotated[str, Meta(description="Continue after this lease: `next` of the previous response")] = ""
 
 
 class LeasedPartition(msgspec.Struct):
-    """Where a snapshot is in a partition: it has what lies before `at`."""
+    """The end of a snapshot in a partition: it has the records before `at`."""
 
     partition: int
     at: int
 
 
 class LeaseInfo(msgspec.Struct):
-    """A snapshot that a lease holds open until `expires_ms`; renewed, it goes on for `lease_ms`.
+    """A snapshot that a lease holds open until `expires_ms`. Each renewal extends it to `lease_ms` from then on.
 
-    `held_bytes` estimates what compaction keeps for it alone.
+    `held_bytes` estimates the bytes that compaction keeps only for this lease.
     """
 
     lease: str
@@ -160,7 +171,7 @@ class LeaseInfo(msgspec.Struct):
 
 
 class LeaseList(msgspec.Struct):
-    """The leases of a stream, oldest first. `next` is where the list goes on; null: it ends here."""
+    """The leases of a stream, oldest first. `next` is `after` of the next page; null: this is the last page."""
 
     leases: list[LeaseInfo]
     next: str | None

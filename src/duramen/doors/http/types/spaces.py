@@ -11,7 +11,7 @@ _MOST_SHARDS: Final = 1000
 
 
 class SpaceWish(msgspec.Struct, forbid_unknown_fields=True):
-    """A queue space to make. The number of its shards stays."""
+    """A queue space to create. Its number of shards cannot change later."""
 
     name: str
     shards: Annotated[int, Meta(ge=1, le=_MOST_SHARDS)] = 16
@@ -19,7 +19,7 @@ class SpaceWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SpaceInfo(msgspec.Struct):
-    """A queue space. `bytes` are those of its log; `created` says whether the request made it."""
+    """A queue space. `bytes` is the size of its logs; `created` is true if the request created it."""
 
     name: str
     shards: int
@@ -32,13 +32,13 @@ class SpaceInfo(msgspec.Struct):
 class SpacesQuery(msgspec.Struct):
     """Which spaces are listed."""
 
-    prefix: Annotated[str, Meta(description="Only those whose names begin like this")] = ""
-    after: Annotated[str, Meta(description="Only those behind this name: the `next` of the page before")] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="The most spaces of one page")] = 1000
+    prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
+    after: Annotated[str, Meta(description="Continue after this name: `next` of the previous page")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="The most spaces on one page")] = 1000
 
 
 class SpaceList(msgspec.Struct):
-    """Spaces in the order of their names; `next` is what comes `after`, null on the last page."""
+    """Spaces in the order of their names. `next` is `after` of the next page; null: this is the last page."""
 
     spaces: list[SpaceInfo]
     next: str | None

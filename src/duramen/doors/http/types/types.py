@@ -1,4 +1,4 @@
-"""What the HTTP door takes and gives, as types: checked on the way in, JSON on the way out."""
+"""Requests and responses of the HTTP door as types: checked on input, JSON on output."""
 
 from typing import Annotated, Final, Literal
 
@@ -60,9 +60,10 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 class FollowerLag(msgspec.Struct):
-    """What a node lacks of the partitions that the asked one leads: in how many, and how many records together.
+    """How far a follower is behind in the partitions that the answering node leads.
 
-    Of those that are `unheard` the leader does not know yet. `seconds`: for how long at most it has lacked something.
+    `partitions` and `records` count those that it lacks. It has not reported yet on `unheard` partitions. `seconds` is
+    the longest time for which it has been behind.
     """
 
     node_id: int
@@ -73,7 +74,10 @@ class FollowerLag(msgspec.Struct):
 
 
 class NodeHealth(msgspec.Struct):
-    """How the node is. `problem` is what `/readyz` says; empty: it is ready. `storage`: writable, full or failed."""
+    """The health of the node. `problem` is the text of `/readyz`; empty: the node is ready.
+
+    `storage` is writable, full or failed.
+    """
 
     problem: str
     storage: str
@@ -95,7 +99,7 @@ class NodeInfo(msgspec.Struct):
 
 
 class KnownNode(msgspec.Struct):
-    """A node of the cluster; of others than the one that answers the version is not known."""
+    """A node of the cluster. `version` is known only for the node that answers."""
 
     version: str | None
     node_id: int
@@ -112,13 +116,13 @@ class NodeList(msgspec.Struct):
 class StreamsQuery(msgspec.Struct):
     """Which streams are listed."""
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most streams of one answer")] = 1000
-    after: Annotated[str, Meta(description="Go on behind this name: the `next` of the answer before")] = ""
-    prefix: Annotated[str, Meta(description="Only names that begin like this")] = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most streams in one response")] = 1000
+    after: Annotated[str, Meta(description="Continue after this name: `next` of the previous response")] = ""
+    prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
 
 
 class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/streams` takes. `partitions`, `replication_factor` absent: the broker's defaults.
+    """A stream to create. `partitions` and `replication_factor` default to the broker's settings.
 
     Config values are text.
     """
@@ -131,16 +135,17 @@ class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StreamChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /v1/streams/NAME` takes: configs to set, or null to set them back; a larger count of partitions."""
+    """Changes of a stream: configs to set (null resets one to its default), or a larger number of partitions."""
 
     config: dict[str, str | int | float | bool | None] = {}
     partitions: int | None = None
 
 
 class DamagedRange(msgspec.Struct):
-    """Offsets that cannot be read, for as much as is known: `last_offset` null, nothing says how far they go.
+    """Offsets that cannot be read. `last_offset` is null if the end of the range is unknown.
 
-    With the file and the bytes `first_byte` up to `end_byte` that are damaged; null where a start found records lost.
+    The damaged bytes are those from `first_byte` up to `end_byte` of `file`; these are null if records were found lost
+    at a start.
     """
 
     first_offset: int
@@ -152,9 +157,9 @@ class DamagedRange(msgspec.Struct):
 
 
 class LateRecords(msgspec.Struct):
-    """Records that retention deleted although they had just been written, since the node that answers has started.
+    """Records that retention deleted soon after they were written, since the answering node started.
 
-    Their timestamps, of which `newest_ms` is the newest, were older than `retention.ms` when they were written.
+    Their timestamps were older than `retention.ms` when they were written; `newest_ms` is the newest of them.
     """
 
     records: int
@@ -163,10 +168,11 @@ class LateRecords(msgspec.Struct):
 
 
 class FloorInfo(msgspec.Struct):
-    """An offset below the high watermark from which on records are needed still, and what they are needed for.
+    """An offset from which on records are still needed, and what needs them (`name`).
 
-    They are kept from what `holds` names: retention, compaction. With a `multiple` retention goes past the floor where
-    there is so many times as much as `retention.ms`, `retention.bytes` and `retention.records` allow; null: never.
+    The mechanisms in `holds`, retention and compaction, keep these records. If `multiple` is set, retention deletes
+    beyond the floor once the log exceeds that multiple of `retention.ms`, `retention.bytes` or `retention.records`;
+    null: never.
     """
 
     name: str
@@ -176,12 +182,12 @@ class FloorInfo(msgspec.Struct):
 
 
 class ViewInfo(msgspec.Struct):
-    """The view of a partition of a keyed stream: everything below `position` is applied, `lag` records are not.
+    """The view of a partition of a keyed stream. Records below `position` are applied, `lag` records are not yet.
 
-    Snapshots can be read from `oldest` to `position`, changes since snapshots from `horizon` on. `keys` counts
-    deleted ones until compaction has dropped their tombstones, `records` those since `oldest`, of which so many have
-    `superseded` others. `problem`: why the view stands still; empty where it does not. `file_bytes`
-    are those of its table of keys where that lies in files, 0 where it is in memory.
+    Snapshots can be read from `oldest` to `position`, changes since a snapshot from `horizon` on. `keys` includes
+    deleted keys until compaction drops their tombstones. `records` counts the records since `oldest`, `superseded`
+    those among them that superseded others. `problem` is the reason why the view has stopped; empty: it runs.
+    `file_bytes` is the size of a table of keys in files, 0 if it is in memory.
     """
 
     position: int
@@ -198,10 +204,10 @@ class ViewInfo(msgspec.Struct):
 
 
 class PartitionInfo(msgspec.Struct):
-    """A partition: its offsets, bytes on disk or in memory, segments, and what of it is known to be damaged.
+    """A partition: its offsets, bytes on disk or in memory, segments and known damage.
 
-    All of these are those of the node that answers: the partition's where it `leads`, else of what it has copied,
-    which may be nothing. `leader` null: nobody leads. `in_sync`: the replicas in sync, of all `replicas`.
+    These describe the replica of the answering node, which may have none; they are the partition's own if that node is
+    the leader (`leads`). `leader` is null if the partition has no leader. `in_sync` are the in-sync replicas.
     """
 
     partition: int
@@ -222,7 +228,10 @@ class PartitionInfo(msgspec.Struct):
 
 
 class GapInfo(msgspec.Struct):
-    """A time, in ms since 1970, in which messages to the stream's subjects may have gone by; no end: it goes on."""
+    """A period in which the node may have missed messages to the stream's subjects, in ms since 1970.
+
+    Without an end it still lasts.
+    """
 
     start_ms: int
     end_ms: int | None
@@ -230,7 +239,7 @@ class GapInfo(msgspec.Struct):
 
 
 class NatsGaps(msgspec.Struct):
-    """The gaps of a stream that is bound to subjects: how many are over, their time together, the most recent ones."""
+    """The gaps of a stream that is bound to subjects: their number, their total time, the most recent ones."""
 
     count: int
     total_ms: int
@@ -238,7 +247,7 @@ class NatsGaps(msgspec.Struct):
 
 
 class StreamInfo(msgspec.Struct):
-    """A stream as it is."""
+    """A stream: its config and its partitions."""
 
     name: str
     id: str
@@ -255,7 +264,7 @@ class StreamInfo(msgspec.Struct):
 
 
 class StreamList(msgspec.Struct):
-    """Streams by name. `next` is what `after` has to be for those that follow; null: these were the last."""
+    """Streams by name. `next` is `after` of the next page; null: this is the last page."""
 
     streams: list[StreamInfo]
     next: str | None
@@ -264,8 +273,8 @@ class StreamList(msgspec.Struct):
 class RecordWish(msgspec.Struct, forbid_unknown_fields=True):
     """A record to store. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null.
 
-    `partition` absent: by the key as every Kafka client has it, else one partition for all such records of a request.
-    `timestamp` absent: now. `topic` and `offset` are ignored, so that what was read can be sent as it is.
+    Without `partition` the key selects it as in Kafka's clients; records without a key go to one partition per request.
+    `timestamp` defaults to now. `topic` and `offset` are ignored, so that a record can be sent back as it was read.
     """
 
     value: JsonBytes
@@ -278,7 +287,7 @@ class RecordWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RecordWishes(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/streams/NAME/records` takes."""
+    """Records to store."""
 
     records: Annotated[list[RecordWish], Meta(min_length=1, max_length=MOST_RECORDS)]
 
@@ -290,8 +299,8 @@ class ProduceQuery(msgspec.Struct):
         int,
         Meta(
             ge=1, le=_LONGEST_WAIT_MS,
-            description="How long leaders are looked for, and acknowledgements waited for; where that was not enough,"
-            " the answer says what became of each record",
+            description="How long to wait for leaders and acknowledgements; on a timeout the response has the outcome "
+            "of each record",
         ),
     ] = _LONGEST_WAIT_MS  # fmt: skip
 
@@ -304,7 +313,7 @@ class Place(msgspec.Struct):
 
 
 class RecordPlaces(msgspec.Struct):
-    """The places of all records of a request, in its order."""
+    """The partition and offset of each record, in the order of the request."""
 
     records: list[Place]
 
@@ -317,16 +326,17 @@ class ReplicatedQuery(msgspec.Struct):
         int,
         Meta(
             ge=-1, le=(1 << 31) - 1,
-            description="The leader epoch that ordered it; -1: any, enough for what was acknowledged with acks=all",
+            description="The leader epoch of the record; -1 accepts any, which suffices for records acknowledged with "
+            "acks=all",
         ),
     ] = -1  # fmt: skip
     max_wait_ms: Annotated[
-        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for it where it is not there yet")
+        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for the record if it is not there yet")
     ] = 0
 
 
 class ReplicatedInfo(msgspec.Struct):
-    """Whether the node has the record on its disk, and no later leader will lack it; the epoch that ordered it."""
+    """Whether the node has the record on disk and every later leader will have it; the leader epoch of the record."""
 
     node_id: int
     replicated: bool
@@ -345,15 +355,15 @@ class RecordsQuery(msgspec.Struct):
             " milliseconds since 1970, or a time ago such as @-30s)"
         ),
     ] = "start"
-    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records of one answer")] = 100
+    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="The most records in one response")] = 100
     max_wait_ms: Annotated[
-        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a record where there is none yet")
+        int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a record if there is none yet")
     ] = 0
     max_bytes: Annotated[
         int,
         Meta(
             ge=1, le=_LARGEST_PAGE_BYTES,
-            description="The most bytes of keys, values and headers in one answer; one record comes in any case",
+            description="The most bytes of keys, values and headers in one response; it has at least one record",
         ),
     ] = _LARGEST_PAGE_BYTES  # fmt: skip
 
@@ -371,7 +381,10 @@ class RecordInfo(msgspec.Struct):
 
 
 class RecordPage(msgspec.Struct):
-    """Records of a partition. `next` is the offset to go on at, `end` the one after the last that can be read."""
+    """Records of a partition.
+
+    Reading continues at the offset `next`; `end` is the offset after the last readable record.
+    """
 
     records: list[RecordInfo]
     next: int
@@ -381,14 +394,14 @@ class RecordPage(msgspec.Struct):
 class GroupsQuery(msgspec.Struct):
     """Which groups are listed."""
 
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most groups of one answer")] = 1000
-    after: Annotated[str, Meta(description="Go on behind this id: the `next` of the answer before")] = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="The most groups in one response")] = 1000
+    after: Annotated[str, Meta(description="Continue after this id: `next` of the previous response")] = ""
 
 
 class GroupSummary(msgspec.Struct):
-    """A group in the list: how many members it has, and how many records it has not committed past in all.
+    """A group in the list: its number of members and its lag over all partitions.
 
-    `lag_records` null: the leader of a partition did not answer.
+    `lag_records` is null if the leader of a partition did not answer.
     """
 
     id: str
@@ -401,9 +414,9 @@ class GroupSummary(msgspec.Struct):
 
 
 class GroupList(msgspec.Struct):
-    """Groups by id. `next` is what `after` has to be for those that follow; null: these were the last.
+    """Groups by id. `next` is `after` of the next page; null: this is the last page.
 
-    On a cluster all live nodes are asked. Groups of `silent_nodes`, which did not answer, are missing, and groups of
+    On a cluster every live node is asked. The list lacks groups of `silent_nodes`, which did not answer, and of
     `leaderless_partitions` of `__consumer_offsets`.
     """
 
@@ -421,7 +434,7 @@ class AssignedPartition(msgspec.Struct):
 
 
 class MemberInfo(msgspec.Struct):
-    """A member of a group, with the partitions that were assigned to it."""
+    """A member of a group, with its assigned partitions."""
 
     member_id: str
     instance_id: str | None
@@ -431,10 +444,10 @@ class MemberInfo(msgspec.Struct):
 
 
 class GroupOffset(msgspec.Struct):
-    """A partition that a group has committed an offset of, and how far it is behind there.
+    """The committed offset of a group in a partition, and its lag.
 
-    `lag_seconds`: how long ago the first record was written that it has not committed past; 0 where there is none,
-    null where that is not known. All but the committed offset are null where the partition's leader did not answer.
+    `lag_seconds` is the age of the first record after the committed offset: 0 if there is none, null if it is unknown.
+    If the partition's leader did not answer, every field but the committed offset is null.
     """
 
     stream: str
@@ -447,7 +460,7 @@ class GroupOffset(msgspec.Struct):
 
 
 class GroupInfo(msgspec.Struct):
-    """A group as it is."""
+    """A group: its members and committed offsets."""
 
     id: str
     state: str
@@ -460,10 +473,10 @@ class GroupInfo(msgspec.Struct):
 
 
 class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/groups/ID/offsets` takes. `to` is start, end, N, -N or @TIME, in each partition.
+    """New offsets of a group. `to` is start, end, N, -N or @TIME, in each partition.
 
-    `streams` absent: those the group has committed offsets of; `partition` absent: all of them. With `dry_run` nothing
-    is changed.
+    `streams` defaults to those in which the group has committed offsets, `partition` to all partitions. With `dry_run`
+    nothing changes.
     """
 
     to: str
@@ -473,9 +486,9 @@ class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DeletionWish(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /v1/streams/NAME/records/delete` takes: the records before the offset `before` go.
+    """A request to delete the records before the offset `before`, or, without it, all records that consumers can read.
 
-    `before` absent: all that consumers can read. `partition` absent: in each partition.
+    Without `partition` it applies to every partition.
     """
 
     before: Annotated[int, Meta(ge=0)] | None = None
@@ -483,20 +496,20 @@ class DeletionWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Deleted(msgspec.Struct):
-    """The first offset that a partition still holds."""
+    """The first offset that a partition still has."""
 
     partition: int
     start_offset: int
 
 
 class Deletions(msgspec.Struct):
-    """What is left of the partitions that records were deleted of."""
+    """The partitions that records were deleted from."""
 
     partitions: list[Deleted]
 
 
 class OffsetMove(msgspec.Struct):
-    """A partition, the offset that the group had committed of it (null: none), and the one it goes on at now."""
+    """A partition, and the committed offset of the group before (null: none) and after the request."""
 
     stream: str
     partition: int
@@ -505,6 +518,6 @@ class OffsetMove(msgspec.Struct):
 
 
 class OffsetMoves(msgspec.Struct):
-    """All partitions of a request."""
+    """The partitions of a request."""
 
     offsets: list[OffsetMove]
