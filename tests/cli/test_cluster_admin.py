@@ -88,7 +88,7 @@ def test_an_upgrade_names_what_changes_and_is_confirmed() -> None:
         assert bodies == []
         done = run("cluster", "upgrade", "--yes", server=node.address)
     assert shown.code == 0
-    assert "The feature level is 1; all nodes know 2." in shown.out
+    assert "The feature level is 1; all nodes support 2." in shown.out
     assert ["orders\\x1b[31m", "min.insync.replicas", "1", "2"] in [line.split() for line in shown.out.splitlines()]
     assert (unasked.code, "--yes" in unasked.err) == (2, True)
     assert (done.code, bodies, done.out.splitlines()[-1]) == (0, [{"level": 2}], "The feature level is 2.")
@@ -100,7 +100,7 @@ def test_nothing_is_upgraded_where_all_nodes_know_no_more() -> None:
         {"GET /v1/cluster/feature-level": (200, UPGRADE | {"highest_level": 1, "changes": [], "older_nodes": [3]})}
     ) as node:
         said = run("cluster", "upgrade", server=node.address)
-    assert said.out == "The feature level is 1, the highest that all nodes know.\nNodes of an older version: 3.\n"
+    assert said.out == "The feature level is 1, the highest that all nodes support.\nNodes of an older version: 3.\n"
     assert said.code == 0
 
 
@@ -183,14 +183,14 @@ def test_status_says_where_no_leader_has_answered() -> None:
 def test_a_node_alone(duramen: Run) -> None:
     said = duramen("cluster", "status")
     assert (said.code, said.err) == (0, "")
-    assert "is alone, and is all of it" in said.out
+    assert "is standalone: the only voter" in said.out
     assert ": 0 without a leader, 0 under-replicated, 0 being moved" in said.out
-    assert duramen("cluster", "rebalance", "--dry-run").err == "Nothing is to be moved.\n"
-    assert duramen("cluster", "reassign").err == "No reassignment is under way.\n"
-    assert duramen("cluster", "elect").err == "Every partition has the leader that it should have.\n"
+    assert duramen("cluster", "rebalance", "--dry-run").err == "There is nothing to move.\n"
+    assert duramen("cluster", "reassign").err == "No reassignment is in progress.\n"
+    assert duramen("cluster", "elect").err == "Every partition has its preferred leader.\n"
     refused = duramen("cluster", "drain", "1")
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err.startswith("duramen: node 1 is alone")
+    assert refused.err.startswith("duramen: node 1 is standalone")
 
 
 def test_nodes_are_added_drained_and_removed() -> None:
@@ -205,12 +205,14 @@ def test_nodes_are_added_drained_and_removed() -> None:
     with FakeNode(answers) as node:
         added = run("cluster", "add", "4", server=node.address)
         drained = run("cluster", "drain", "4", server=node.address)
-        assert drained.out.startswith("Node 4 drains: leaders leave it")
-        assert run("cluster", "remove", "4", "--yes", server=node.address).out == "Node 4 is of the cluster no more.\n"
+        assert drained.out.startswith("Node 4 drains: leadership moves off it")
+        assert (
+            run("cluster", "remove", "4", "--yes", server=node.address).out == "Node 4 is removed from the cluster.\n"
+        )
         refused = run("cluster", "remove", "5", "--yes", server=node.address)
         unasked = run("cluster", "remove", "4", server=node.address)
     assert (bodies, added.out) == ([{"node_id": 4}], "Node 4 votes.\n")
-    assert added.err == "There are 2 voters now, which is no safer than 1: no more of them may be down. Have 3, or 5.\n"
+    assert added.err == "There are 2 voters now, which tolerate no more failures than 1. Use 3 or 5 voters.\n"
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("duramen: node 5 is live: stop it")
     assert (unasked.code, "give --yes" in unasked.err) == (2, True)
@@ -238,7 +240,7 @@ def test_elections() -> None:
     assert (said.code, failed.code, [one.code for one in usages]) == (0, 1, [2, 2, 2])
     assert json.loads(unclean.out) == outcomes[:2]
     assert ["a", "1", "3", "400", "600", "200", "1"] in [line.split() for line in unclean.err.splitlines()]
-    assert "is not known" in unclean.err
+    assert "is unknown" in unclean.err
     lines = [line.split() for line in failed.out.splitlines()]
     assert lines[:2] == [["STREAM", "PARTITION", "OUTCOME"], ["a", "0", "elected"]]
     assert lines[3] == ["a", "2", "it", "is", "so", "[leader-unavailable]"]
@@ -301,7 +303,7 @@ def test_partitions_get_another_number_of_replicas() -> None:
     assert (both.code, three.code, both.out.split()[-1]) == (0, 0, "begun")
     replicas = [{one["partition"]: one["replicas"] for one in body["partitions"]} for body in bodies]
     assert replicas == [{0: [1, 3], 1: [2, 3]}, {0: [1, 3, 2], 2: [3, 1, 2]}]
-    assert (none.code, none.out, none.err) == (0, "", "Every partition that is named has 3 replicas.\n")
+    assert (none.code, none.out, none.err) == (0, "", "Every named partition has 3 replicas.\n")
     assert (more.code, unknown.code, wrong.code) == (1, 1, 2)
     assert more.err.startswith("duramen: partition 2 cannot have 4 replicas: 3 nodes are live")
     assert unknown.err.startswith("duramen: a has no partition 7: it has 3")
@@ -338,7 +340,7 @@ def test_a_node_that_cannot_be_emptied_is_an_error() -> None:
     for one in (shown, done):
         assert one.err.startswith("duramen: 6 partitions cannot leave node 4, 5, because every other node")
         assert "one already: k:0 k:1 k:2 k:3 k:4 and 1 more; start another node" in one.err
-    assert nothing.err.splitlines()[0] == "Nothing is to be moved."
+    assert nothing.err.splitlines()[0] == "There is nothing to move."
     assert "duramen: 1 partition cannot leave node 4, 5" in nothing.err
 
 
@@ -410,7 +412,7 @@ def test_what_is_under_way_is_taken_back() -> None:
         1, [["0", "cancelled"], ["1", "it"]],
     )  # fmt: skip
     assert bodies == [{"partitions": [{"stream": "a", "partition": index, "replicas": None} for index in (0, 1)]}]
-    assert (none.code, none.err) == (0, "No reassignment is under way.\n")
+    assert (none.code, none.err) == (0, "No reassignment is in progress.\n")
 
 
 @pytest.mark.long
@@ -418,11 +420,11 @@ def test_interrupted_it_says_what_goes_on() -> None:
     step = {"done": 0, "moving": 3, "waiting": 1, "void": 0}
     with FakeNode({PLAN: planned(MOVE), BEGIN: (200, step)}) as node:
         terminal = Terminal("cluster", "rebalance", server=node.address, columns=200)
-        terminal.answer("Carry out these 1 moves?", "y\n")
+        terminal.answer("Execute these 1 moves?", "y\n")
         code, shown = terminal.interrupt("moving 1 partitions").end()
     assert code == 130
-    assert "no more moves are begun; those under way, 3 when last looked at, go on." in shown
-    assert "`duramen cluster rebalance --cancel` takes them back" in shown
+    assert "no more moves are started; those in progress (3 at the last check) continue." in shown
+    assert "`duramen cluster rebalance --cancel` cancels them" in shown
 
 
 @pytest.mark.variants(1)

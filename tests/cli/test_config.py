@@ -68,7 +68,7 @@ def test_a_file_that_fits(duramen_alone: Run, tmp_path: Path) -> None:
     file.write_text('node.id = 7\n[kafka]\nlisten = "127.0.0.1:9092,[::1]:9092"\n["log.retention"]\nms = "30d"\n')
     ended = duramen_alone("config", "check", "fits.toml")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == f"fits.toml sets 3 of {len(BROKER)} settings, and all of them fit.\n"
+    assert ended.out == f"fits.toml sets 3 of {len(BROKER)} settings, all of them valid.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["fits.toml"]
     ended = duramen_alone("config", "check", "fits.toml", "--format", "json")
     assert (ended.code, json.loads(ended.out)) == (0, {"file": "fits.toml", "settings": 3, "faults": []})

@@ -179,7 +179,7 @@ def test_who_was_given_up_says_so_and_joins_again(node: NodeProcess, stream: str
     numbers = sorted(map(int, rest.splitlines()))
     assert set(numbers) == {10, 11}
     # What it printed before it knew is printed again by whoever has the partition now, and that is said.
-    assert (len(numbers) > 2) == (b"gave this member up before it could commit" in said)
+    assert (len(numbers) > 2) == (b"removed this member before it could commit" in said)
 
 
 def test_a_closed_pipe_commits_what_was_read_from_it_and_leaves(node: NodeProcess, stream: str) -> None:

@@ -292,6 +292,6 @@ def test_streams_show_the_groups_that_read_them() -> None:
     with FakeNode(answers) as node:
         said = run("stream", "describe", "s", server=node.address).out
         document = json.loads(run("stream", "describe", "s", "--format", "json", server=node.address).out)
-    missing = "of nodes that did not answer: 3; of groups whose coordinator did not answer: b c"
+    missing = "of nodes that did not respond: 3; of groups whose coordinator did not respond: b c"
     assert said.splitlines()[-1] == f"Groups may be missing: {missing}."
     assert document["groups_missing"] == missing

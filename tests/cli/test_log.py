@@ -167,7 +167,7 @@ def test_log_dump(new_node: Callable[..., NodeProcess], duramen_alone: Run, tmp_
     segment.write_bytes(content)
     damaged = duramen_alone("log", "dump", str(segment))
     assert (damaged.code, "does not match its CRC; " in damaged.err) == (1, True)
-    assert damaged.err.endswith("`duramen log salvage` saves what lies around damage [segment-unreadable]\n")
+    assert damaged.err.endswith("`duramen log salvage` saves the records around damage [segment-unreadable]\n")
     problem = json.loads(duramen_alone("log", "dump", str(segment), "--format", "json").out)["problem"]
     assert problem == "the batch does not match its CRC"
     segment.write_bytes(content[:-5])

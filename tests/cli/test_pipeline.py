@@ -54,7 +54,7 @@ def test_validate_without_spark_says_all(duramen_alone: Run, tmp_path: Path, mon
     (tmp_path / "it.yaml").write_text(RIGHT)
     ended = duramen_alone("pipeline", "validate", "--offline", "it.yaml")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == "it.yaml is right: pipeline copy with 1 source, 0 steps and 1 sink.\n"
+    assert ended.out == "it.yaml is valid: pipeline copy with 1 source, 0 steps and 1 sink.\n"
     (tmp_path / "file").write_text("dear")
     (tmp_path / "it.yaml").write_text(
         RIGHT.replace("delta: out", "delta: file/out").replace("brokers:", "triger: 10s\nbrokers:")

@@ -213,7 +213,7 @@ def test_a_node_of_no_cluster_says_whom_it_lacks(tmp_path: Path, free_port: Call
         stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=command_environment(),
     ) as process:  # fmt: skip
         assert process.stderr is not None
-        assert any(line.endswith(f"this node is of no cluster: {why}\n") for line in process.stderr)
+        assert any(line.endswith(f"this node belongs to no cluster yet: {why}\n") for line in process.stderr)
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"http://{http_}/readyz")
         with refused.value:

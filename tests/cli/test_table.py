@@ -181,7 +181,7 @@ def test_disable_sets_back_what_was_set_and_leaves_the_files() -> None:
     there = table(table_format="delta", table_location="/lake/t", retention_ms="5")
     with FakeNode({f"GET {PATH}": (200, there), f"PATCH {PATH}": patched}) as node:
         ended = run("table", "disable", "flights", server=node.address)
-    assert (ended.code, ended.out) == (0, "Stream flights is no table any more; its files stay at /lake/t.\n")
+    assert (ended.code, ended.out) == (0, "Stream flights is no longer a table; its files stay at /lake/t.\n")
     assert told == [{"config": {"table.format": None, "table.location": None}}]
 
 
@@ -189,7 +189,7 @@ def test_disable_says_that_there_is_no_table() -> None:
     with FakeNode({f"GET {PATH}": (200, STREAM)}) as node:
         ended = run("table", "disable", "flights", server=node.address)
     assert (ended.code, ended.out) == (1, "")
-    assert "stream flights is no table, so nothing was done" in ended.err
+    assert "stream flights is not a table, so nothing was changed" in ended.err
 
 
 def test_list_shows_tables_only() -> None:
@@ -213,7 +213,7 @@ def test_list_says_how_to_make_one() -> None:
     with FakeNode({"GET /v1/streams": (200, {"streams": [STREAM], "next": ""})}) as node:
         ended = run("table", "list", server=node.address)
     assert (ended.code, ended.out) == (0, "")
-    assert "`duramen table enable STREAM` makes one of it" in ended.err
+    assert "`duramen table enable STREAM` makes it one" in ended.err
 
 
 @pytest.mark.variants(1)

@@ -191,7 +191,7 @@ def test_a_node_comes_takes_its_share_votes_and_goes(operator: Operator) -> None
     assert (refused.code, "node 4 is live: stop it" in refused.err) == (1, True)
     assert fourth.stop() == 0
     until(lambda: operator.state(4) == "fenced", _WAIT_S)
-    assert operator.done("remove", "4", "--yes") == "Node 4 is of the cluster no more.\n"
+    assert operator.done("remove", "4", "--yes") == "Node 4 is removed from the cluster.\n"
     until(lambda: operator.node(4) is None and operator.voters() == [1, 2, 3], _WAIT_S)
     with untyped("kafka").KafkaConsumer(
         "moved", bootstrap_servers=operator.nodes.bootstrap_servers, auto_offset_reset="earliest"
@@ -235,7 +235,7 @@ def test_a_node_that_is_stopped_without_a_majority_waits_a_moment_and_ends_clean
     log = operator.nodes.nodes[1].log_path
     said = len(log.read_text())
     assert operator.nodes.stop(1) == 0
-    assert "the controller does not answer, so the leaderships of this node were not moved" in log.read_text()[said:]
+    assert "the controller does not respond, so the leaderships of this node were not moved" in log.read_text()[said:]
     assert "not closed" not in log.read_text()[said:]
     operator.nodes.start([1, 2, 3])
     until(operator.quiet, _WAIT_S)

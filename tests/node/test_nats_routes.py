@@ -75,7 +75,7 @@ def test_the_file_with_the_password_is_its_owner_s_alone(tmp_path: Path) -> None
 
 
 def test_a_node_alone_has_one_server() -> None:
-    with pytest.raises(SettingInvalid, match=r"nats\.cluster\.listen: a node that is alone"):
+    with pytest.raises(SettingInvalid, match=r"nats\.cluster\.listen: a standalone node"):
         listening(Settings(BROKER, options={"nats.cluster.listen": "127.0.0.1:6222"}))
 
 

@@ -91,7 +91,7 @@ def test_the_service_manager_is_told_and_sighup_reloads(
     for wrong, why in (
         ("[log.retention]\nms = 1\n[num]\npartitions = 0\n", "num.partitions: 0 does not fit"),
         ("[log.retention\n", "duramen.toml is not TOML"),
-        ('[nats.cluster]\nlisten = "127.0.0.1:6222"\n', "nats.cluster.listen: a node that is alone"),
+        ('[nats.cluster]\nlisten = "127.0.0.1:6222"\n', "nats.cluster.listen: a standalone node"),
     ):
         said = reload(wrong)
         assert "the settings are not reloaded, and stay as they are" in said

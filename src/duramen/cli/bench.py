@@ -1,4 +1,4 @@
-"""`duramen bench`: its options. What measures is imported when something is measured."""
+"""`duramen bench`: its options. Benchmarks are imported when they run."""
 
 import importlib.util
 import os
@@ -32,7 +32,7 @@ class _Size(click.ParamType[int]):
         except ValueError as error:
             self.fail(f"{value!r} is not a size: {error}", param, ctx)
         if not 1 <= size <= _LARGEST_VALUE_BYTES:
-            self.fail(f"{value} is not from 1 byte to 1 MB, which is what every system takes by default", param, ctx)
+            self.fail(f"{value} is not from 1 byte to 1 MB, the sizes that every system accepts by default", param, ctx)
         return size
 
 
@@ -60,37 +60,38 @@ def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 
 _output = click.option("--output", type=click.Path(file_okay=False, path_type=Path), show_default=True,
                        default=Path("duramen-bench"),
-                       help="Where results go, and meanwhile the data: its disk is measured.")  # fmt: skip
+                       help="The directory for results and, during the run, data: its disk is measured.")  # fmt: skip
 _common = _together(
     format_option,
     click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka", "jetstream"]),
-                 help="Measure beside it, unsynced and synced, in the same run; may be repeated. kafka: Apache Kafka,"
-                 " needs Java and Maven."),
+                 help="A system to measure in the same run, unsynced and synced; may be repeated. kafka: Apache Kafka, "
+                 "needs Java and Maven."),
     _output,
 )  # fmt: skip
 _doors = click.option("--door", type=click.Choice(["kafka", "nats"]), default="kafka", show_default=True,
                       help="The door to write through.")  # fmt: skip
 _durabilities = click.option("--durability", "durabilities", multiple=True, default=("sync", "os", "memory"),
                              type=click.Choice(["sync", "os", "memory"]), show_default=True,
-                             help="What an acknowledgement means; may be repeated.")  # fmt: skip
+                             help="The durability of an acknowledgement; may be repeated.")  # fmt: skip
 _sizes = click.option("--size", "sizes", multiple=True, type=_Size(), default=_SIZES, show_default=True,
                       help="Bytes of a message, up to 1 MB; may be repeated.")  # fmt: skip
 
 
 def _runs(default: int) -> Callable[[_F], _F]:
     return click.option("--runs", type=click.IntRange(1, 1000), default=default, show_default=True,
-                        help="Runs, which take turns, so that a bad moment of the machine hits everybody.")  # fmt: skip
+                        help="Rounds in which the systems alternate, so that disturbances of the machine affect all of "
+                        "them.")  # fmt: skip
 
 
 def _duration(default_s: float) -> Callable[[_F], _F]:
     return click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=default_s,
-                        show_default=True, metavar="SECONDS", help="How long each run of a size lasts.")  # fmt: skip
+                        show_default=True, metavar="SECONDS", help="The duration of each run of a size.")  # fmt: skip
 
 
-_spark = click.option("--spark", is_flag=True, help="Measure Spark too, some minutes more; with --peer kafka Spark's"
-                      " own Kafka source beside it, for which about 500 MB are fetched once.")  # fmt: skip
+_spark = click.option("--spark", is_flag=True, help="Measure Spark too, which takes some minutes more; with --peer "
+"kafka also Spark's own Kafka source, for which about 500 MB are downloaded once.")  # fmt: skip
 _rate = click.option("--rate", "rate_hz", type=click.FloatRange(0.1, 100_000), default=50.0, show_default=True,
-                     metavar="PER-SECOND", help="Messages a second, sent when they are due.")  # fmt: skip
+                     metavar="PER-SECOND", help="Messages per second, sent at fixed times.")  # fmt: skip
 
 
 def _messages(default: int, default_bytes: str) -> Callable[[_F], _F]:
@@ -98,7 +99,7 @@ def _messages(default: int, default_bytes: str) -> Callable[[_F], _F]:
         click.option("--messages", type=click.IntRange(1), default=default, show_default=True,
                      help="Messages of each size."),
         click.option("--bytes", "bound_bytes", type=_Bound(), default=default_bytes, show_default=True,
-                     help="At most so many bytes of each size: there are fewer messages of the large ones."),
+                     help="The most bytes of each size, so that there are fewer large messages."),
     )  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def command() -> None:
     """
 
 
-@command.command("latency", short_help="From publish to acknowledgement.")
+@command.command("latency", short_help="Latency from publish to acknowledgement.")
 @_rate
 @_duration(30.0)
 @_sizes
@@ -141,7 +142,7 @@ def _latency(output: Path, format_: str, **options: Any) -> None:
     latency(output, as_json=format_ == JSON, **options)
 
 
-@command.command("throughput", short_help="Publishing and reading many messages.")
+@command.command("throughput", short_help="Throughput of publishing and reading.")
 @_messages(100_000, "1GB")
 @_sizes
 @_runs(1)
@@ -160,10 +161,10 @@ _QUICK: Final = 0.01
 _QUICK_KEYS: Final = 20_000
 _ROUNDS_HELP: Final = "Rounds in which the systems take turns."
 _scale = click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0, show_default=True,
-                      help="Longer or shorter, more or less of it than usual, by this factor.")  # fmt: skip
+                      help="A factor for durations and amounts.")  # fmt: skip
 
 
-@command.command("targets", short_help="Every target, and whether it is met.")
+@command.command("targets", short_help="Measure every target and show whether it is met.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @_spark
@@ -177,7 +178,7 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
     targets(output, peers=peers, spark=spark, effort=scaled(rounds, scale), as_json=format_ == JSON)
 
 
-@command.command("clients", short_help="What users of Kafka's clients do, beside Apache Kafka.")
+@command.command("clients", short_help="Kafka clients with Duramen and with Apache Kafka.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @click.option(
@@ -185,7 +186,7 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
     "peers",
     multiple=True,
     type=click.Choice(["kafka"]),
-    help="Measure beside Apache Kafka with its defaults, in the same run; needs Java and Maven.",
+    help="Also measure Apache Kafka with its defaults in the same run; needs Java and Maven.",
 )
 @_output
 @format_option
@@ -215,16 +216,16 @@ def _storage(name: str, short_help: str, help_text: str, rounds: int) -> None:
 
 _storage(
     "starting",
-    "Starting on many logs and large ones.",
-    "How soon a node is ready with 100 GB in 1,000 logs and in 10,000, after a stop and after kill -9; its memory"
-    " and its open files. The logs are sparse files: 100 GB take 100 MB of disk.",
+    "Start with many logs and with large ones.",
+    "Start time of a node with 100 GB in 1,000 logs and in 10,000, after a stop and after kill -9; its memory and open "
+    "files. The logs are sparse files: 100 GB take 100 MB of disk.",
     3,
 )
 _storage(
     "crowded",
     "Small batches to 1,000 logs.",
-    "Small batches to 1,000 logs at once: acknowledged batches a second beside durability=os, and how many bytes"
-    " go to the disk for each of theirs.",
+    "Small batches to 1,000 logs at once: acknowledged batches per second compared with durability=os, and bytes "
+    "written to disk per byte of batches.",
     3,
 )
 _storage(
@@ -238,39 +239,39 @@ _storage(
 _storage(
     "compaction",
     "Producers while a log is compacted.",
-    "The p99 of single records while a log is compacted at the default rate, in turns with that while none is.",
+    "The p99 of single records, alternating between runs with and without compaction at the default rate.",
     5,
 )
 _storage(
     "cold-reads",
     "Producers beside a consumer of cold data.",
-    "The p99 of producers while a consumer reads 2 GiB from the disk, beside that without it; and how much of what"
-    " was read stays in memory.",
+    "The p99 of producers with and without a consumer that reads 2 GiB from disk; and how much of the data stays in "
+    "memory.",
     5,
 )
 
 
 _storage(
     "failover",
-    "A leader that is killed, stands still, or is moved.",
-    "How long nobody is acknowledged with acks=all on three nodes where a leader is killed with -9, stands still, or"
-    " is moved on purpose, by a client that asks again at once.",
+    "Failover after a leader is killed, paused or moved.",
+    "The time without acknowledgements with acks=all on three nodes after a leader is killed with -9, paused, or "
+    "moved, for a client that retries immediately.",
     10,
 )
 
 
 _storage(
     "topology",
-    "A chain of replicas beside fan-out.",
-    "What the leader of a partition with three replicas sends to the others in a chain, beside fan-out, and how long"
-    " producers with acks=all wait in either.",
+    "Replication in a chain compared with fan-out.",
+    "Bytes that the leader of a partition with three replicas sends, and latency of producers with acks=all, in a "
+    "chain and with fan-out.",
     3,
 )
 _storage(
     "partitions",
     "30,000 partitions on three nodes.",
-    "How fast 30,000 partitions with three replicas are made on three nodes, how soon all are led again where a node"
-    " is killed, and how soon that node and a restarted controller are ready again.",
+    "The time to create 30,000 partitions with three replicas on three nodes, to elect leaders after a node is killed, "
+    "and until that node and a restarted controller are ready.",
     1,
 )
 
@@ -299,8 +300,8 @@ def _requests(output: Path, rounds: int, scale: float, klite: Path | None, forma
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @click.option("--joined-data", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-              metavar="DIRECTORY", help="Where the new node's data lies while it is measured: on a disk of its own, as"
-              " nodes have. Without it, beside the others'.")  # fmt: skip
+              metavar="DIRECTORY", help="The data directory of the new node, to use a disk of its own. Without it, the "
+              "disk of the others.")  # fmt: skip
 @_output
 @format_option
 def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, format_: str) -> None:
@@ -316,9 +317,9 @@ def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, 
     measure_growing(output, rounds=rounds, scale=scale, joined=joined_data, as_json=format_ == JSON)
 
 
-@command.command("pauses", short_help="How long a node stands still.")
+@command.command("pauses", short_help="Pauses of a node.")
 @click.option("--duration", "duration_s", type=click.FloatRange(0.1, 86_400), default=600.0, show_default=True,
-              metavar="SECONDS", help="How long the load lasts.")  # fmt: skip
+              metavar="SECONDS", help="The duration of the load.")  # fmt: skip
 @_output
 @format_option
 def _pauses(output: Path, duration_s: float, format_: str) -> None:
@@ -385,7 +386,7 @@ def _keyed(
               show_default=True, help="What to measure; may be repeated. curves: create rate, memory and restart as"
               " topics become more, plotted.")  # fmt: skip
 @click.option("--topics", type=click.IntRange(10_000), default=1_000_000, show_default=True,
-              help="How many topics are loaded; 100 million take about 2 GB of disk.")  # fmt: skip
+              help="The number of topics; 100 million take about 2 GB of disk.")  # fmt: skip
 @click.option("--used", type=click.IntRange(0), default=0, show_default=True,
               help="How many of them get a record each from Kafka producers, for memory and idle time.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
@@ -441,17 +442,17 @@ def _queues(
     )  # fmt: skip
 
 
-@command.command("spark", short_help="Spark, beside its own Kafka source.")
+@command.command("spark", short_help="Spark with Duramen and with its own Kafka source.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(["reading", "events", "tables", "memory"]),
               default=("reading", "events", "tables"), show_default=True,
               help="What to measure; may be repeated. memory takes --minutes.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @click.option("--minutes", type=click.FloatRange(1, 10_000), default=30.0, show_default=True,
-              help="How long memory is watched.")  # fmt: skip
+              help="How long to measure memory.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
-              help="Measure beside Spark's own Kafka source on Apache Kafka, in the same run; needs Java and Maven, and"
-              " fetches about 500 MB once.")  # fmt: skip
+              help="Also measure Spark's own Kafka source on Apache Kafka, in the same run; needs Java and Maven, and "
+              "downloads about 500 MB once.")  # fmt: skip
 @_output
 @format_option
 def _measure_spark(

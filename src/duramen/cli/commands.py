@@ -1,4 +1,4 @@
-"""The `duramen` command: names of the commands, and what becomes of errors."""
+"""The `duramen` command: the names of the commands, and error reporting."""
 
 import contextlib
 import importlib
@@ -19,7 +19,7 @@ __all__ = ["COMPLETION_VARIABLE", "NAME", "cli", "run"]
 
 _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("duramen.cli.serve", "Start a node."),
-    "config": ("duramen.cli.config", "Show a node's settings and where they come from; check a file of them."),
+    "config": ("duramen.cli.config", "Show a node's settings and their sources; check a settings file."),
     "stream": ("duramen.cli.streams.stream", "Create, list, describe, change and delete streams."),
     "tenant": ("duramen.cli.inventory.tenant", "Tenants of the inventory: owners of namespaces."),
     "namespace": ("duramen.cli.inventory.namespace", "Namespaces of the inventory: sets of topics."),
@@ -28,8 +28,8 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Topics of the inventory, millions of them; streams too.",
     ),
     "policy": ("duramen.cli.inventory.policy", "Policies and quotas of tenants, namespaces and topics."),
-    "snapshot": ("duramen.cli.snapshot", "Read keyed streams as they are or were: each key once."),
-    "queue": ("duramen.cli.queues.command", "Put entries into queues, read, lease and acknowledge them."),
+    "snapshot": ("duramen.cli.snapshot", "Read snapshots of keyed streams: each key once."),
+    "queue": ("duramen.cli.queues.command", "Add, read, lease and acknowledge entries of queues."),
     "group": ("duramen.cli.group", "List, describe, reset and delete consumer groups."),
     "produce": ("duramen.cli.records.produce", "Write lines of standard input to a stream."),
     "consume": ("duramen.cli.records.consume", "Print the records of a stream."),
@@ -37,14 +37,14 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "duramen.cli.log.command",
         "Inspect a data directory, and salvage a damaged one.",
     ),
-    "table": ("duramen.cli.table.command", "Keep streams as Delta or Iceberg tables, and see how these stand."),
+    "table": ("duramen.cli.table.command", "Keep streams as Delta or Iceberg tables, and show their status."),
     "spark": ("duramen.cli.spark.command", "Prepare Duramen for a Spark cluster."),
-    "pipeline": ("duramen.cli.pipeline.command", "Run what a file says: streams through SQL into streams and tables."),
-    "cluster": ("duramen.cli.cluster.command", "See and change the nodes that work as one."),
+    "pipeline": ("duramen.cli.pipeline.command", "Run a pipeline file: streams through SQL into streams and tables."),
+    "cluster": ("duramen.cli.cluster.command", "Show and change a cluster and its nodes."),
     "top": ("duramen.cli.top.top", "Watch rates, lag, syncs and connections of a node."),
-    "doctor": ("duramen.cli.doctor.doctor", "Say what this machine offers, and what to do about what is missing."),
-    "bench": ("duramen.cli.bench", "Measure latency and throughput, beside Kafka and JetStream if asked."),
-    "completion": ("duramen.cli.completion", "Print the script that lets a shell complete commands."),
+    "doctor": ("duramen.cli.doctor.doctor", "Check this machine, and suggest fixes."),
+    "bench": ("duramen.cli.bench", "Measure latency and throughput, optionally with Kafka and JetStream."),
+    "completion": ("duramen.cli.completion", "Print the script for shell completion."),
     "version": ("duramen.cli.version", "Print the version."),
 }
 

@@ -1,6 +1,6 @@
-"""`duramen config`: what a node's settings are and where each comes from, and whether a file of them is right.
+"""`duramen config`: shows a node's settings with their sources, and checks a settings file.
 
-How the file is read and found stands here, too; `duramen serve` reads it in the same way.
+Finding and reading the file is here too; `duramen serve` uses the same code.
 """
 
 import os
@@ -104,5 +104,5 @@ def check(file: str, format_: str) -> int:
         for fault in faults:
             click.echo(f"duramen: {fault} [{fault.id}]", err=True)
     else:
-        click.echo(f"{name} sets {len(values)} of {len(BROKER)} settings, and all of them fit.")
+        click.echo(f"{name} sets {len(values)} of {len(BROKER)} settings, all of them valid.")
     return _WRONG if faults else 0

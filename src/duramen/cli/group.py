@@ -1,4 +1,4 @@
-"""`duramen group`: consumer groups shown, set to other offsets and deleted through a node's HTTP door."""
+"""`duramen group`: shows, resets and deletes consumer groups through a node's HTTP door."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def _print_groups(groups: Sequence[Mapping[str, Any]], format_: str, missing: st
     if rows:
         print_table(("GROUP", "KIND", "STATE", "PROTOCOL", "MEMBERS", "LAG RECORDS"), rows, right=(4, 5))
     elif not missing:
-        click.echo("There are no consumer groups yet; a Kafka client with a group.id makes one.", err=True)
+        click.echo("There are no consumer groups yet; a Kafka client with a group.id creates one.", err=True)
 
 
 def _number(value: int | None) -> str:
@@ -133,8 +133,8 @@ def _print_offsets(offsets: Sequence[Mapping[str, Any]]) -> None:
               help="The new position: -N is the last N records of each partition, @TIME is ISO 8601, milliseconds "
                    "since 1970, or relative such as @-30s.")  # fmt: skip
 @click.option("--stream", "streams", metavar="NAME", multiple=True, type=StreamName(),
-              help="Only this stream, even if the group has no offsets of it yet; may be repeated. [default: all it "
-                   "has offsets of]")  # fmt: skip
+              help="Only this stream, even if the group has no offsets in it yet; may be repeated. [default: all in "
+              "which it has offsets]")  # fmt: skip
 @click.option("--partition", type=click.IntRange(0), metavar="NUMBER", help="Only this partition.")
 @click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
 @yes_option

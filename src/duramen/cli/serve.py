@@ -1,4 +1,4 @@
-"""`duramen serve`: its options come from the catalogue of settings."""
+"""`duramen serve`: its options are generated from the catalogue of settings."""
 
 import gc
 import os
@@ -67,7 +67,7 @@ def _say(line: str) -> None:
         click.echo(line)
     except OSError as error:
         discard_output()
-        click.echo(f"duramen: standard output cannot be written: {error.strerror}; the node goes on", err=True)
+        click.echo(f"duramen: standard output cannot be written: {error.strerror}; the node continues", err=True)
 
 
 def _with_options(function: Callable[..., int]) -> click.Command:

@@ -1,4 +1,4 @@
-"""The node that a command talks to: its HTTP door, and the address of its Kafka door."""
+"""The node that a command uses: its HTTP door, and the address of its Kafka door."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
     try:
         return cluster.topic(name)
     except errors.StreamNotFound as error:
-        raise errors.StreamNotFound(f"{error}; `duramen stream create {name}` makes one") from None
+        raise errors.StreamNotFound(f"{error}; `duramen stream create {name}` creates one") from None
 
 
 class NodeAddress(http.HttpNode):

@@ -1,4 +1,4 @@
-"""`duramen snapshot`: keyed streams as they are or were, each key once."""
+"""`duramen snapshot`: snapshots of keyed streams, each key once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -30,7 +30,7 @@ class _Vector(click.ParamType[dict[int, int]]):
         except ValueError:
             found = {}
         if not found or min(*found, *found.values()) < 0:
-            self.fail(f"{value!r} is not PARTITION:OFFSET, with commas between several", param, ctx)
+            self.fail(f"{value!r} is not PARTITION:OFFSET, comma-separated", param, ctx)
         return found
 
 
@@ -40,7 +40,7 @@ def command() -> None:
 
 
 _LEASES: Final = "/snapshot/leases"
-_OF_ONE: Final = "says where the snapshot of one stream is: name one stream, or leave it out"
+_OF_ONE: Final = "applies to one stream: name one stream, or omit it"
 
 
 def _lease_path(name: str, lease: str) -> str:
@@ -123,7 +123,7 @@ def _list(name: str, format_: str, server: NodeAddress) -> None:
     elif leases:
         _show_leases(leases)
     else:
-        click.echo(f"No lease holds a snapshot of {name} open; `duramen snapshot open {name}` makes one.", err=True)
+        click.echo(f"No lease holds a snapshot of {name} open; `duramen snapshot open {name}` creates one.", err=True)
 
 
 @command.command("renew")
@@ -224,7 +224,7 @@ def _read(
         return
     name = names[0]
     if lease is not None and at is not None:
-        raise click.UsageError("--lease says where the snapshot is: leave out --at or --lease")
+        raise click.UsageError("--lease names the snapshot: omit --at or --lease")
     held = None if lease is None else HeldLease(server.get(_lease_path(name, lease)), own=False)
     if held is not None:
         at = held.at
@@ -232,7 +232,7 @@ def _read(
         at = {part["partition"]: part["at"] for part in _opened(server, name)}
     gone = sorted((since or {}).keys() - at.keys())
     if gone:
-        raise click.UsageError(f"--since: the snapshot has no partition {gone[0]}: it is not of the same stream")
+        raise click.UsageError(f"--since: the snapshot has no partition {gone[0]}: it belongs to another stream")
     for partition, offset in at.items():
         for record in _records(server, name, partition, (since or {}).get(partition), held or offset):
             print_json_line(record)

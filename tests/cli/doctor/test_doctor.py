@@ -160,7 +160,7 @@ def test_the_python_that_spark_runs(tmp_path: Path) -> None:
         run("doctor", "--format", "json", also={"PYSPARK_PYTHON": str(without / "python3")}), "spark python"
     )
     assert found["state"] == "note"
-    assert "which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND" in found["found"]
+    assert "which lacks Duramen: Spark fails there with DATA_SOURCE_NOT_FOUND" in found["found"]
     assert f"export PYSPARK_PYTHON={sys.executable}" in found["advice"]
     here = finding(run("doctor", "--format", "json", also={"PYSPARK_PYTHON": sys.executable}), "spark python")
     assert (here["state"], here["found"]) == ("ok", sys.executable)
@@ -241,9 +241,9 @@ class TestPorts:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
             ended = self._look(kafka=f"127.0.0.1:{port}", http="127.0.0.1:0", nats="192.0.2.1:4222")
-        assert "something that speaks neither NATS" in finding(ended, "kafka port")["found"]
+        assert "a server that speaks neither NATS" in finding(ended, "kafka port")["found"]
         assert finding(ended, "http port") == {
-            "name": "http port", "state": "ok", "found": "127.0.0.1:0: any port that is free", "advice": ""
+            "name": "http port", "state": "ok", "found": "127.0.0.1:0: any free port", "advice": ""
         }  # fmt: skip
         assert "cannot be listened on" in finding(ended, "nats port")["found"]
         again = self._look(kafka=f"127.0.0.1:{port}", http="nonsense", nats="127.0.0.1:0")
@@ -254,7 +254,7 @@ class TestPorts:
     def test_of_something_else(self) -> None:
         with FakeNode({}) as fake:
             ended = self._look(kafka="127.0.0.1:0", http=fake.address, nats="127.0.0.1:0")
-        assert "an HTTP server that is no Duramen node" in finding(ended, "http port")["found"]
+        assert "an HTTP server that is not a Duramen node" in finding(ended, "http port")["found"]
         assert "--http-listen" in finding(ended, "http port")["advice"]
 
 

@@ -159,7 +159,7 @@ def test_a_reader_that_goes_away_is_no_accident(node: NodeProcess, stream_name: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nobody-made-this",), "`duramen stream create nobody-made-this` makes one [stream-not-found]"),
+        (("nobody-made-this",), "`duramen stream create nobody-made-this` creates one [stream-not-found]"),
         (("STREAM", "--partition", "2"), "stream STREAM has no partition 2; it has 2 [stream-not-found]"),
         (("STREAM", "--partition", "0", "--offset", "6"), "STREAM-0 has the offsets 0 to 4, not 6"),
     ],

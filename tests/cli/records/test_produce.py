@@ -94,7 +94,7 @@ def test_a_line_is_written_while_the_input_is_open(node: NodeProcess, stream: st
 @pytest.mark.parametrize(
     ("words", "line", "said"),
     [
-        (("nobody-made-this",), b"x\n", "`duramen stream create nobody-made-this` makes one [stream-not-found]"),
+        (("nobody-made-this",), b"x\n", "`duramen stream create nobody-made-this` creates one [stream-not-found]"),
         (("STREAM", "--partition", "3"), b"x\n", "STREAM has no partition 3; it has 3 [stream-not-found]"),
         (("STREAM",), b"x" * 3_000_000, "max.message.bytes"),
     ],

@@ -17,7 +17,7 @@ from duramen.node.process import NodeProcess
 def test_create_twice_and_differently(duramen: Run, stream_name: str) -> None:
     wish = ("stream", "create", stream_name, "--partitions", "3", "--config", "retention.ms=1h")
     assert duramen(*wish) == (0, f"Stream {stream_name} created: 3 partitions.\n", "")
-    assert duramen(*wish) == (0, f"Stream {stream_name} exists already with this definition: 3 partitions.\n", "")
+    assert duramen(*wish) == (0, f"Stream {stream_name} already exists with this definition: 3 partitions.\n", "")
     same = duramen("stream", "create", stream_name, "--partitions", "3", "--config", "retention.ms=3600000")
     assert same.code == 0
     other = duramen("stream", "create", stream_name, "--partitions", "4", "--config", "retention.ms=2h")
@@ -103,9 +103,9 @@ def test_alter(duramen: Run, stream_name: str) -> None:
 def test_add_partitions(duramen: Run, stream_name: str) -> None:
     duramen("stream", "create", stream_name)
     ended = duramen("stream", "add-partitions", stream_name, "3")
-    assert ended == (0, f"Stream {stream_name} has 3 partitions now, 1 before.\n", "")
+    assert ended == (0, f"Stream {stream_name} now has 3 partitions, 1 before.\n", "")
     again = duramen("stream", "add-partitions", stream_name, "3")
-    assert again == (0, f"Stream {stream_name} has 3 partitions already.\n", "")
+    assert again == (0, f"Stream {stream_name} already has 3 partitions.\n", "")
     fewer = duramen("stream", "add-partitions", stream_name, "1")
     assert (fewer.code, "1 would not be more" in fewer.err, "[partitions-invalid]" in fewer.err) == (1, True, True)
 
@@ -202,7 +202,7 @@ def test_records_are_deleted_up_to_an_offset(duramen: Run, stream_name: str) -> 
     delete = ("stream", "delete-records", stream_name)
     assert duramen(*delete, "--before", "2", "--partition", "1", "--yes") == (
         0,
-        f"Partition 1 of {stream_name} begins at offset 2 now.\n",
+        f"Partition 1 of {stream_name} now starts at offset 2.\n",
         "",
     )
     all_gone = duramen(*delete, "--before", "end", "--yes", "--format", "json")

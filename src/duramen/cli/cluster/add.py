@@ -1,4 +1,4 @@
-"""`duramen cluster add`: a node that takes part votes in the quorum."""
+"""`duramen cluster add`: makes a node a voter."""
 
 import click
 
@@ -22,7 +22,6 @@ def command(node_id: int, server: NodeAddress) -> None:
     voters = len(server.get("/v1/cluster")["quorum"]["voters"])
     if voters % 2 == 0:
         click.echo(
-            f"There are {voters} voters now, which is no safer than {voters - 1}: no more of them may be down."
-            " Have 3, or 5.",
+            f"There are {voters} voters now, which tolerate no more failures than {voters - 1}. Use 3 or 5 voters.",
             err=True,
         )

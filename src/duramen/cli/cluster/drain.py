@@ -1,4 +1,4 @@
-"""`duramen cluster drain`: leaders leave a node."""
+"""`duramen cluster drain`: moves leadership off a node."""
 
 import click
 
@@ -17,4 +17,6 @@ def command(node_id: int, server: NodeAddress) -> None:
     It keeps its replicas: `duramen cluster rebalance --without NODE` moves them. An orderly stop drains a node too.
     """
     server.post(f"{node_path(node_id)}/drain", {})
-    click.echo(f"Node {node_id} drains: leaders leave it, and none come to it, until it is restarted.")
+    click.echo(
+        f"Node {node_id} drains: leadership moves off it, and it does not become leader again until it is restarted."
+    )

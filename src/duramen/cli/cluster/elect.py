@@ -1,4 +1,4 @@
-"""`duramen cluster elect`: leaders are elected, or moved."""
+"""`duramen cluster elect`: elects or moves leaders."""
 
 from typing import Any
 
@@ -20,9 +20,10 @@ __all__ = ["command"]
 @click.argument("stream", required=False, type=StreamName())
 @click.argument("partition", required=False, type=PARTITION)
 @click.option("--leader", type=NODE_ID, metavar="NODE",
-              help="Let this node lead, which has to be in sync. [default: the first of the replicas]")  # fmt: skip
+              help="The new leader, which has to be in sync. [default: the first of the replicas]")  # fmt: skip
 @click.option("--unclean", is_flag=True,
-              help="Where nobody leads, elect the most complete live replica; what it lacks is lost.")  # fmt: skip
+              help="For partitions without a leader, elect the most complete live replica; records that it lacks are "
+              "lost.")  # fmt: skip
 @yes_option
 @format_option
 @server_option
@@ -49,12 +50,12 @@ def command(
         wish["leader"] = leader
     if unclean:
         _warn(server.post("/v1/cluster/elections/unclean/plan", {"partitions": wish.get("partitions")})["partitions"])
-        confirm("Elect these leaders? The records that they lack are lost.", yes=yes)
+        confirm("Elect these leaders? Records that they lack are lost.", yes=yes)
     outcomes = server.post("/v1/cluster/elections", wish)["partitions"]
     if outcomes or format_ == JSON:
         print_outcomes(outcomes, "elected", format_)
     else:
-        click.echo("Every partition has the leader that it should have.", err=True)
+        click.echo("Every partition has its preferred leader.", err=True)
 
 
 def _warn(found: list[dict[str, Any]]) -> None:
@@ -74,7 +75,7 @@ def _warn(found: list[dict[str, Any]]) -> None:
     header = ("STREAM", "PARTITION", "LEADER", "END", "KNOWN END", "LOST", "NOT REACHED")
     click.echo(table(header, rows, range(1, 6), terminal_width()), err=True)
     if any(one["silent_nodes"] for one in found):
-        click.echo("What only nodes have that were not reached is lost too: how many records is not known.", err=True)
+        click.echo("Records that only unreachable nodes have are lost too; their number is unknown.", err=True)
 
 
 def _partitions(server: NodeAddress, stream: str, partition: int | None) -> list[int]:

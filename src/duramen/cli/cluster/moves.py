@@ -1,4 +1,4 @@
-"""A plan carried out: some moves under way at a time, until all are done."""
+"""Executes a plan: a few moves at a time, until all are done."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ def carry_out(server: NodeAddress, plan: Sequence[Mapping[str, Any]], at_once: i
                 end["void"] += step["void"]
     except KeyboardInterrupt:
         click.echo(
-            f"Interrupted: no more moves are begun; those under way, {moving} when last looked at, go on."
-            " `duramen cluster rebalance --cancel` takes them back.",
+            f"Interrupted: no more moves are started; those in progress ({moving} at the last check) continue."
+            " `duramen cluster rebalance --cancel` cancels them.",
             err=True,
         )
         raise

@@ -1,4 +1,4 @@
-"""Partitions that a node has counted, named for people: the first few of many."""
+"""Prints partitions that a node counted: the first few of many."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,6 +22,6 @@ def leaderless_text(found: Mapping[str, Any]) -> str:
     partitions = "partition has" if found["count"] == 1 else "partitions have"
     return (
         f"{found['count']} {partitions} no leader, and no other node can copy the records: {named_places(found)};"
-        " start a node that holds one of the replicas in sync, or accept what is lost with `duramen cluster elect"
+        " start a node that holds one of the in-sync replicas, or accept the loss with `duramen cluster elect"
         " STREAM PARTITION --unclean` where another replica is live, or delete the stream; then run this again"
     )

@@ -1,4 +1,4 @@
-"""`duramen cluster reassign`: a partition gets other replicas."""
+"""`duramen cluster reassign`: changes the replicas of a partition."""
 
 import re
 from collections import Counter
@@ -60,7 +60,7 @@ def command(
         return
     if stream is None or sum(ways) != 1 or (partition is None and factor is None):
         raise click.UsageError(
-            "a reassignment is a STREAM, a PARTITION, and --replicas, --replication-factor or --cancel"
+            "a reassignment needs a STREAM, a PARTITION, and --replicas, --replication-factor or --cancel"
         )
     if factor is None:
         wishes: Sequence[object] = [{"stream": stream, "partition": partition, "replicas": replicas}]
@@ -70,7 +70,7 @@ def command(
         outcomes = server.post(_PATH, {"partitions": wishes})["partitions"] if wishes else []
         print_outcomes(outcomes, "cancelled" if cancel else "begun", format_)
     else:
-        click.echo(f"Every partition that is named has {factor} replicas.", err=True)
+        click.echo(f"Every named partition has {factor} replicas.", err=True)
 
 
 def _of_factor(server: NodeAddress, stream: str, partition: int | None, factor: int) -> list[object]:
@@ -97,7 +97,7 @@ def _list(server: NodeAddress, format_: str) -> None:
         ]
         print_table(("STREAM", "PARTITION", "REPLICAS", "ADDING", "REMOVING"), rows, right=(1,))
     else:
-        click.echo("No reassignment is under way.", err=True)
+        click.echo("No reassignment is in progress.", err=True)
 
 
 def _nodes(ids: Sequence[int]) -> str:

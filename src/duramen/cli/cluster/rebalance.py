@@ -1,4 +1,4 @@
-"""`duramen cluster rebalance`: a plan is shown, and carried out a few moves at a time."""
+"""`duramen cluster rebalance`: shows a plan and executes it a few moves at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def command(
     After Ctrl-C moves in progress complete, and no more start.
     """
     if cancel and (without_nodes or dry_run):
-        raise click.UsageError("--cancel goes with neither --without nor --dry-run")
+        raise click.UsageError("--cancel cannot be combined with --without or --dry-run")
     check_askable(yes=yes or dry_run)
     if cancel:
         _cancel(server, yes=yes, format_=format_)
@@ -55,7 +55,7 @@ def command(
     else:
         if not yes:
             click.echo(_plan_text(plan), err=True)
-            confirm(f"Carry out these {len(plan)} moves?", yes=yes)
+            confirm(f"Execute these {len(plan)} moves?", yes=yes)
         _print_end(carry_out(server, plan, at_once), format_)
     _check_emptied(without_nodes, found["kept"], found["leaderless"])
 
@@ -83,7 +83,7 @@ def _print_plan(plan: Sequence[Mapping[str, Any]], format_: str) -> None:
     elif plan:
         click.echo(_plan_text(plan))
     else:
-        click.echo("Nothing is to be moved.", err=True)
+        click.echo("There is nothing to move.", err=True)
 
 
 def _plan_text(plan: Sequence[Mapping[str, Any]]) -> str:
@@ -117,8 +117,8 @@ def _cancel(server: NodeAddress, *, yes: bool, format_: str) -> None:
         if format_ == JSON:
             print_json([])
         else:
-            click.echo("No reassignment is under way.", err=True)
+            click.echo("No reassignment is in progress.", err=True)
         return
-    confirm(f"Take back the {len(found)} reassignments that are under way?", yes=yes)
+    confirm(f"Cancel the {len(found)} reassignments in progress?", yes=yes)
     wishes = [{"stream": one["stream"], "partition": one["partition"], "replicas": None} for one in found]
     print_outcomes(server.post(_REASSIGNMENTS, {"partitions": wishes})["partitions"], "cancelled", format_)

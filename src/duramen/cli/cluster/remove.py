@@ -1,4 +1,4 @@
-"""`duramen cluster remove`: a node that is stopped takes part no more."""
+"""`duramen cluster remove`: removes a stopped node from the cluster."""
 
 import click
 
@@ -20,6 +20,6 @@ def command(node_id: int, yes: bool, server: NodeAddress) -> None:
     holds replicas, is not removed.
     """
     check_askable(yes=yes)
-    confirm(f"Take node {node_id} out of the cluster?", yes=yes)
+    confirm(f"Remove node {node_id} from the cluster?", yes=yes)
     server.delete(node_path(node_id))
-    click.echo(f"Node {node_id} is of the cluster no more.")
+    click.echo(f"Node {node_id} is removed from the cluster.")

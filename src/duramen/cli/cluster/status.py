@@ -1,4 +1,4 @@
-"""`duramen cluster status`: a cluster on one screen."""
+"""`duramen cluster status`: the state of a cluster on one screen."""
 
 import time
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def command(format_: str, server: NodeAddress) -> None:
 def _print_quorum(found: Mapping[str, Any]) -> None:
     quorum = found["quorum"]
     if found["alone"]:
-        click.echo(f"Quorum      node {found['node_id']} is alone, and is all of it")
+        click.echo(f"Quorum      node {found['node_id']} is standalone: the only voter")
         return
     leader = "nobody leads" if quorum["leader_id"] is None else f"node {quorum['leader_id']} leads"
     click.echo(f"Quorum      {leader} in epoch {quorum['epoch']}; committed up to offset {quorum['high_watermark']}")

@@ -1,4 +1,4 @@
-"""`duramen cluster upgrade`: the cluster uses what the new version of its nodes knows."""
+"""`duramen cluster upgrade`: raises the feature level of the cluster."""
 
 import click
 
@@ -29,16 +29,16 @@ def command(dry_run: bool, yes: bool, format_: str, server: NodeAddress) -> None
     else:
         _print(level, highest, found["older_nodes"], [tuple(change.values()) for change in found["changes"]])
     if level < highest and not dry_run:
-        confirm(f"Raise the feature level to {highest}? It never goes down.", yes=yes)
+        confirm(f"Raise the feature level to {highest}? It cannot be lowered later.", yes=yes)
         server.post(_PATH, {"level": highest})
         click.echo(f"The feature level is {highest}.", err=format_ == JSON)
 
 
 def _print(level: int, highest: int, older: list[int], changes: list[tuple[str, str, int, int]]) -> None:
     if level == highest:
-        click.echo(f"The feature level is {level}, the highest that all nodes know.")
+        click.echo(f"The feature level is {level}, the highest that all nodes support.")
     else:
-        click.echo(f"The feature level is {level}; all nodes know {highest}.")
+        click.echo(f"The feature level is {level}; all nodes support {highest}.")
     if older:
         click.echo(f"Nodes of an older version: {', '.join(map(str, older))}.")
     if changes:

@@ -1,4 +1,4 @@
-"""`duramen doctor`: what this machine offers, and what to do about what is missing."""
+"""`duramen doctor`: checks this machine and suggests fixes."""
 
 import contextlib
 import http.client
@@ -48,7 +48,7 @@ def _python() -> DoctorFinding:
     return DoctorFinding("python", state, f"{platform.python_version()} ({sys.executable})", advice)
 
 
-def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what Spark needs") -> DoctorFinding:
+def _package(name: str, advice: str = "pip install 'duramen[spark]' installs the packages for Spark") -> DoctorFinding:
     try:
         return DoctorFinding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
@@ -57,7 +57,7 @@ def _package(name: str, advice: str = "pip install 'duramen[spark]' brings what 
 
 def _needed(name: str) -> DoctorFinding:
     """A package without which no node runs."""
-    finding = _package(name, "pip install --force-reinstall duramen brings it")
+    finding = _package(name, "pip install --force-reinstall duramen installs it")
     return finding if finding.state == "ok" else finding._replace(state="missing")
 
 
@@ -66,8 +66,10 @@ def _native() -> DoctorFinding:
     if is_installed():
         return DoctorFinding("native", "ok", f"duramen-native {importlib.metadata.version('duramen-native')}")
     there = importlib.util.find_spec("duramen_native") is not None
-    found = "duramen-native does not fit this version" if there else "duramen-native is not installed"
-    return DoctorFinding("native", "note", f"{found}: Python does its work, slower", "install Rust, then: make native")
+    found = "duramen-native has another version" if there else "duramen-native is not installed"
+    return DoctorFinding(
+        "native", "note", f"{found}: Python code replaces it, slower", "install Rust, then: make native"
+    )
 
 
 def _pyspark() -> DoctorFinding:
@@ -92,7 +94,7 @@ def _beside_pyspark(name: str) -> DoctorFinding:
 
 
 def _for_tables(name: str) -> DoctorFinding:
-    return _package(name, "pip install 'duramen[tables]' brings what tables and pipelines need")
+    return _package(name, "pip install 'duramen[tables]' installs the packages for tables and pipelines")
 
 
 def _spark_python() -> list[DoctorFinding]:
@@ -108,7 +110,7 @@ def _spark_python() -> list[DoctorFinding]:
     if not has_duramen(found):
         return [
             DoctorFinding(
-                name, "note", f"{found}, which has no Duramen: Spark says DATA_SOURCE_NOT_FOUND there", advice
+                name, "note", f"{found}, which lacks Duramen: Spark fails there with DATA_SOURCE_NOT_FOUND", advice
             )
         ]
     return [DoctorFinding(name, "ok", found)]
@@ -189,7 +191,7 @@ def _examine(data_dir: Path) -> Iterator[DoctorFinding]:
 @click.command("doctor")
 @click.option("--data-dir", type=click.Path(path_type=Path), envvar=BROKER["data.dir"].environment_name,
               default=BROKER["data.dir"].default, show_default=True,
-              help="Where a node would keep its data: the disk to measure.")  # fmt: skip
+              help="The data directory of a node, whose disk is measured.")  # fmt: skip
 @format_option
 def command(data_dir: Path, format_: str) -> int:
     """Say what this machine offers, and what to do about what is missing.
@@ -218,8 +220,8 @@ def _damage(data_dir: Path) -> list[DoctorFinding]:
     if not said.startswith(_DAMAGED):
         return []
     advice = (
-        "`duramen stream describe` and the node's log name them; put the files back from a backup, or stop the node and"
-        " run duramen log salvage"
+        "`duramen stream describe` and the node's log name them; restore the files from a backup, or stop the node and "
+        "run duramen log salvage"
     )
     return [DoctorFinding("damage", "note", said.removeprefix(_DAMAGED), advice)]
 

@@ -1,4 +1,4 @@
-"""What the machine offers a node: disk, files, clock."""
+"""Checks of the machine: disk, files, clock."""
 
 import ctypes
 import os
@@ -42,7 +42,7 @@ def open_files() -> DoctorFinding:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < _FEW_FILES
-    advice = f"every connection and every open segment takes one: ulimit -n {_FEW_FILES} or more" if few else ""
+    advice = f"every connection and every open segment needs one: ulimit -n {_FEW_FILES} or more" if few else ""
     names = ["unlimited" if limit == resource.RLIM_INFINITY else str(limit) for limit in (soft, hard)]
     return DoctorFinding("open files", "note" if few else "ok", f"{names[0]}, can be raised to {names[1]}", advice)
 
@@ -69,10 +69,12 @@ def disk(data_dir: Path) -> DoctorFinding:
     found += f", which is {kind}: {usual}" if kind else f": {usual}"
     if kind in _IN_MEMORY:
         return DoctorFinding(
-            "disk", "note", found, "that is memory, not a disk: give --data-dir a place that survives a reboot"
+            "disk", "note", found, "that is memory, not a disk: set --data-dir to a directory that survives a reboot"
         )
     if kind in _ON_A_NETWORK:
-        return DoctorFinding("disk", "note", found, "that is a network's: what a sync means there is up to its server")
+        return DoctorFinding(
+            "disk", "note", found, "that is a network file system: its server decides what a sync guarantees"
+        )
     if middle_ms >= _SLOW_SYNC_MS:
         advice = "acknowledgements with durability=sync wait for this: use a faster disk, or durability=os where it may"
         return DoctorFinding("disk", "note", found, advice)
@@ -122,7 +124,7 @@ def space(data_dir: Path) -> DoctorFinding:
     found = f"{format_bytes(usage.free)} free of {format_bytes(usage.total)} at {place}"
     if usage.free < 2 * needed:
         advice = (
-            f"the write-ahead log alone may take {format_bytes(needed)}: make room, or start with less:"
+            f"the write-ahead log alone may take {format_bytes(needed)}: free space, or limit it:"
             " --wal-max-bytes 256MiB"
         )
         return DoctorFinding("disk space", "note", found, advice)
@@ -138,8 +140,8 @@ def clock() -> DoctorFinding:
             "clock", "note", f"{now}; cannot tell whether it is synchronised", "compare it with another clock"
         )
     if state == _TIME_ERROR:
-        advice = "timestamps and retention go by it: run chrony or systemd-timesyncd, or see that the host does"
-        return DoctorFinding("clock", "note", f"{now}, not synchronised as far as the kernel knows", advice)
+        advice = "timestamps and retention depend on it: run chrony or systemd-timesyncd, here or on the host"
+        return DoctorFinding("clock", "note", f"{now}, not synchronised according to the kernel", advice)
     return DoctorFinding("clock", "ok", f"{now}, synchronised")
 
 

@@ -1,4 +1,4 @@
-"""Who answers at an address: a Duramen node, a NATS server, a Kafka broker, something else, or nobody."""
+"""Identifies the server at an address: a Duramen node, a NATS server, a Kafka broker, another, or none."""
 
 import contextlib
 import errno
@@ -45,7 +45,7 @@ def who_answers(host: str, port: int) -> Neighbour:
             found = ask(host, port)
             if found is not None:
                 return found
-    return Neighbour("other", "something that speaks neither NATS nor Kafka's protocol nor HTTP")
+    return Neighbour("other", "a server that speaks neither NATS nor Kafka's protocol nor HTTP")
 
 
 def _free(host: str, port: int, refused: OSError) -> Neighbour:
@@ -57,7 +57,7 @@ def _free(host: str, port: int, refused: OSError) -> Neighbour:
             probe.bind((host, port))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            return Neighbour("other", f"something that takes no connections ({refused.strerror or refused})")
+            return Neighbour("other", f"a listener that accepts no connections ({refused.strerror or refused})")
         return Neighbour("forbidden", str(error.strerror or error))
     return Neighbour("nobody", "free")
 
@@ -75,7 +75,7 @@ def _greeting(connection: socket.socket) -> Neighbour | None:
         if data.startswith(b"INFO "):
             version = json.loads(data[5:].partition(b"\r\n")[0]).get("version", "")
             return Neighbour("nats", f"a NATS server {version}".rstrip())
-    return Neighbour("other", "something that speaks first, and no NATS") if data else None
+    return Neighbour("other", "a server that sends first and does not speak NATS") if data else None
 
 
 def _http(host: str, port: int) -> Neighbour | None:
@@ -90,7 +90,7 @@ def _http(host: str, port: int) -> Neighbour | None:
         document = json.loads(content)
         if answer.status == http.HTTPStatus.OK and "cluster_id" in document:
             return Neighbour("duramen", f"a Duramen node, version {document['version']}")
-    return Neighbour("http", "an HTTP server that is no Duramen node")
+    return Neighbour("http", "an HTTP server that is not a Duramen node")
 
 
 def _kafka(host: str, port: int) -> Neighbour | None:
@@ -164,10 +164,10 @@ def _door(setting: str, advise: Callable[[Neighbour, str], str]) -> DoctorFindin
     host = host.strip("[]")
     if not (port.isascii() and port.isdigit() and host):
         return DoctorFinding(
-            name, "missing", f"{address!r} is no address", f"{BROKER[setting].environment_name} must be HOST:PORT"
+            name, "missing", f"{address!r} is not an address", f"{BROKER[setting].environment_name} must be HOST:PORT"
         )
     if port == "0":
-        return DoctorFinding(name, "ok", f"{address}: any port that is free")
+        return DoctorFinding(name, "ok", f"{address}: any free port")
     found = who_answers(host, int(port))
     if found.kind == "nobody":
         return DoctorFinding(name, "ok", f"{address} is free")

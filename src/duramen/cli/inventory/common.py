@@ -1,4 +1,4 @@
-"""What the commands of the inventory share: the client, options, names from files, and what became of names."""
+"""Shared parts of the inventory commands: client, options, names from files, results per name."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,10 @@ def inventory_of(server: NodeAddress) -> Inventory:
 def account_option(function: _F) -> _F:
     """The option `--account`."""
     return click.option(
-        "--account", metavar="NAME", default="", help="Whose tenants [default: inventory.account of the node]"
+        "--account",
+        metavar="NAME",
+        default="",
+        help="The account of the tenants [default: inventory.account of the node]",
     )(function)
 
 
@@ -77,7 +80,7 @@ def print_created(created: CreatedNames, noun: str, format_: str) -> None:
     if format_ == JSON:
         print_json({"created": created.created, "existing": created.existing, "failed": failed})
     else:
-        there = f"; {created.existing:,} exist already" if created.existing else ""
+        there = f"; {created.existing:,} already exist" if created.existing else ""
         click.echo(f"{counted(created.created, noun)} created{there}.")
         for one in failed[:_SHOWN]:
             click.echo(f"duramen: {one['message']} [{one['error']}]", err=True)

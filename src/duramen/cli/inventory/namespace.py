@@ -68,7 +68,7 @@ def _create(names: Sequence[str], labels: dict[str, str], account: str, format_:
 
 @command.command("list")
 @click.argument("tenant")
-@click.option("--prefix", metavar="TEXT", default="", help="Only those whose names begin like this.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only names with this prefix.")
 @account_option
 @format_option
 @server_option
@@ -81,7 +81,7 @@ def _list(tenant: str, prefix: str, account: str, format_: str, server: NodeAddr
         rows = [(f"{one.tenant}/{one.name}", f"{one.topics:,}") for one in namespaces]
         print_table(("NAMESPACE", "TOPICS"), rows, right=(1,))
     else:
-        click.echo("There are no namespaces like this; `duramen namespace create TENANT/NAME` makes one.", err=True)
+        click.echo("There are no such namespaces; `duramen namespace create TENANT/NAME` creates one.", err=True)
 
 
 @command.command("describe")
@@ -99,10 +99,10 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 @labels_option
 @click.option(
     "--subjects", metavar="SUBJECT", multiple=True,
-    help="A NATS subject such as 'devices.acme.>': what the wildcard stands for is the topic that messages go to."
-    " May be repeated.",
+    help="A NATS subject such as 'devices.acme.>'. The part of a message's subject that matches the wildcard is the "
+    "name of its topic. May be repeated.",
 )  # fmt: skip
-@click.option("--no-subjects", is_flag=True, help="Take no messages of NATS any more.")
+@click.option("--no-subjects", is_flag=True, help="Accept no more messages from NATS.")
 @account_option
 @format_option
 @server_option

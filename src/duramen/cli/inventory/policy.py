@@ -53,8 +53,12 @@ def _describe(path: str, account: str, format_: str, server: NodeAddress) -> Non
 @command.command("set")
 @click.argument("path", default="")
 @click.option("--policy", "set_", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Set a policy. Repeatable.")
-@click.option("--unset", metavar="NAME", multiple=True, help="Remove a policy: what is inherited counts. Repeatable.")
-@click.option("--wait-effective", is_flag=True, help="Return once every node that follows the metadata has confirmed.")
+@click.option(
+    "--unset", metavar="NAME", multiple=True, help="Remove a policy, so that the inherited value applies. Repeatable."
+)
+@click.option(
+    "--wait-effective", is_flag=True, help="Return once every node that follows the inventory has confirmed the change."
+)
 @account_option
 @format_option
 @server_option
@@ -65,6 +69,6 @@ def _set(
     """Set or remove policies of PATH."""
     changes: dict[str, str | None] = {**set_, **dict.fromkeys(unset)}
     if not changes:
-        raise click.UsageError("nothing is changed: give --policy NAME=VALUE or --unset NAME")
+        raise click.UsageError("nothing to change: give --policy NAME=VALUE or --unset NAME")
     policies = inventory_of(server).policies
     _print(policies.set(path, changes, wait_effective=wait_effective, account=account), format_)

@@ -48,7 +48,7 @@ def _create(names: Sequence[str], labels: dict[str, str], account: str, format_:
 
 
 @command.command("list")
-@click.option("--prefix", metavar="TEXT", default="", help="Only those whose names begin like this.")
+@click.option("--prefix", metavar="TEXT", default="", help="Only names with this prefix.")
 @account_option
 @format_option
 @server_option
@@ -61,7 +61,7 @@ def _list(prefix: str, account: str, format_: str, server: NodeAddress) -> None:
         rows = [(one.name, ", ".join(f"{key}={value}" for key, value in one.labels.items())) for one in tenants]
         print_table(("TENANT", "LABELS"), rows)
     else:
-        click.echo("There are no tenants like this; `duramen tenant create NAME` makes one.", err=True)
+        click.echo("There are no such tenants; `duramen tenant create NAME` creates one.", err=True)
 
 
 @command.command("describe")

@@ -90,7 +90,7 @@ def _print(topic: TopicInfo, format_: str) -> None:
 @click.argument("names", metavar="TENANT/NAMESPACE[/TOPIC]...", nargs=-1, required=True)
 @click.option(
     "--file", "file", type=click.File("rb"), metavar="FILE",
-    help="Create the topics of the namespace whose names are the lines of FILE; - is standard input.",
+    help="Create topics of the namespace, with names from the lines of FILE; - is standard input.",
 )  # fmt: skip
 @click.option("--ndjson", is_flag=True, help="The lines of FILE are JSON: strings, or objects with the field `name`.")
 @account_option
@@ -106,7 +106,7 @@ def _create(
     inventory = inventory_of(server)
     if file is not None:
         if len(names) != 1:
-            raise click.UsageError("with --file one namespace is given, TENANT/NAMESPACE")
+            raise click.UsageError("--file needs exactly one namespace, TENANT/NAMESPACE")
         namespace = namespace_argument(click.get_current_context(), click.Argument(["names"]), names[0])
         with Bar(f"creating topics of {namespace}", lines_of(file)) as bar:
             failed: dict[str, DuramenError] = {}
@@ -140,33 +140,29 @@ def _list(namespace: str, limit: int, account: str, format_: str, server: NodeAd
 
 def _not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
     if value == "":
-        raise click.BadParameter("it is empty: leave the option out for all names")
+        raise click.BadParameter("it is empty: omit the option for all names")
     return value or ""
 
 
 @command.command("search")
 @click.argument("scope", metavar="[TENANT[/NAMESPACE]]", default="")
-@click.option(
-    "--prefix", metavar="TEXT", default=None, callback=_not_empty, help="Only those whose names begin like this."
-)
+@click.option("--prefix", metavar="TEXT", default=None, callback=_not_empty, help="Only names with this prefix.")
 @click.option(
     "--glob",
     metavar="GLOB",
     default=None,
     callback=_not_empty,
-    help="Only those that match: `*`, `?`, `[abc]`, `[!abc]`.",
+    help="Only names that match this glob: `*`, `?`, `[abc]`, `[!abc]`.",
 )
 @click.option(
     "--pattern",
     metavar="RE2",
     default=None,
     callback=_not_empty,
-    help="Only those whose whole names match this expression.",
+    help="Only names that match this RE2 expression as a whole.",
 )
 @click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
-@click.option(
-    "--after", metavar="TOKEN", default="", help="Continue a search where it stopped: it names the TOKEN then."
-)
+@click.option("--after", metavar="TOKEN", default="", help="Continue a search that stopped; its output has the TOKEN.")
 @account_option
 @format_option
 @server_option
@@ -212,7 +208,7 @@ def _show(topics: Sequence[TopicInfo], format_: str) -> None:
     elif topics:
         print_table(("TOPIC", "ID"), [(one.path + (" (alias)" if one.alias else ""), one.id) for one in topics])
     else:
-        click.echo("There are no topics like this.", err=True)
+        click.echo("There are no such topics.", err=True)
 
 
 @command.command("describe")
@@ -226,7 +222,7 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 
 
 def _keep_alias(function: click.decorators.FC) -> click.decorators.FC:
-    return click.option("--keep-alias", is_flag=True, help="Let the old name lead to the topic.")(function)
+    return click.option("--keep-alias", is_flag=True, help="Keep the old name as an alias.")(function)
 
 
 @command.command("rename")

@@ -29,7 +29,7 @@ def dump_checkpoint(path: Path, format_: str) -> None:
     except OSError as error:
         raise FileUnreadable(f"{path} cannot be read: {error.strerror}") from None
     if checkpoint is None:
-        raise FileUnreadable(f"{path} is damaged: it does not match its CRC; a node uses the one before it")
+        raise FileUnreadable(f"{path} is damaged: it does not match its CRC; a node uses the previous one")
     logs = [msgspec.msgpack.decode(raw, type=LogState) for raw in checkpoint.logs]
     if format_ == JSON:
         print_json(_head(checkpoint) | {"logs": [_document(log) for log in logs]})

@@ -1,4 +1,4 @@
-"""A file of a data directory that somebody looks into: held while that goes on, and what may be wrong with it."""
+"""A file of a data directory under inspection: locked meanwhile, and its possible errors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class FileUnreadable(DuramenError):
 
     id = "segment-unreadable"
     safe = "Nothing was changed: the file was only read."
-    remedy = "Name a file of a data directory; `duramen log salvage` saves what lies around damage."
+    remedy = "Name a file of a data directory; `duramen log salvage` saves the records around damage."
 
 
 @contextlib.contextmanager

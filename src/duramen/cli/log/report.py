@@ -1,4 +1,4 @@
-"""What `duramen log salvage` and `truncate` have in common: the run with its bar, and what they print of it."""
+"""Shared parts of `duramen log salvage` and `truncate`: the progress bar and the report."""
 
 import shlex
 import sys
@@ -79,7 +79,7 @@ def _print(target: Path, done: "Salvaged") -> None:
     if rows:
         print_table(("STREAM", "PARTITION", "FIRST OFFSET", "LAST OFFSET", "WHY"), rows, right=(1, 2, 3))
     for name in done.renamed:
-        click.echo(f"A stream whose name is lost is called {name} now.")
+        click.echo(f"A stream whose name is lost is now called {name}.")
     batches, size = sum(log.batches for log in done.logs), sum(log.size_bytes for log in done.logs)
     click.echo(
         f"{target} has {len(done.logs)} {'log' if len(done.logs) == 1 else 'logs'}, {batches} batches,"
@@ -91,7 +91,7 @@ def _print(target: Path, done: "Salvaged") -> None:
 def _why(log: "SalvagedLog", lost: tuple[int, int]) -> str:
     if lost == log.cut:
         return "cut off"
-    return "lost before, as the node knew" if lost in log.known else "lost"
+    return "lost before, as recorded by the node" if lost in log.known else "lost"
 
 
 def _verdict(done: "Salvaged") -> str:

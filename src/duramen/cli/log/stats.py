@@ -1,4 +1,4 @@
-"""`duramen log stats`: what a data directory holds, without a node."""
+"""`duramen log stats`: statistics of a data directory, without a node."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,7 +90,7 @@ def _print(stats: "DirectoryStats", whole: "Counts") -> None:
     rows.append(("all", "", "", "", "", str(lost), str(segments), *_cells(whole)))
     print_table(_HEADER, rows, right=(0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
     used, size = format_bytes(stats.wal_used_bytes), format_bytes(stats.wal_bytes)
-    click.echo(f"The write-ahead log has {stats.wal_files} files, {size}; a start would read {used} of it at most.")
+    click.echo(f"The write-ahead log has {stats.wal_files} files, {size}; a start would read at most {used} of it.")
 
 
 def _lost(log: "LogStats") -> int:

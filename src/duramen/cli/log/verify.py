@@ -1,4 +1,4 @@
-"""`duramen log verify`: what in a data directory, or in one segment, is damaged."""
+"""`duramen log verify`: the damage in a data directory or in one segment."""
 
 from pathlib import Path
 from typing import Final
@@ -66,7 +66,7 @@ def _verify_file(path: Path, bar: Bar) -> Verified:
     if parse_segment_name(place.stem) is None:
         raise NotVerifiable(f"{path} is not a segment: its name would be an offset and end in .log")
     if not place.is_file():
-        raise NotVerifiable(f"{path} is not there")
+        raise NotVerifiable(f"{path} does not exist")
     if len(place.parents) >= _DEEP:
         root = place.parents[_DEEP - 1]
         try:
@@ -115,5 +115,5 @@ def _print(found: Verified) -> None:
     click.echo(f"{segments}, {format_bytes(found.checked_bytes)}, checked: {verdict}.")
     if damaged:
         click.echo(
-            "A node serves what lies around damage; `duramen log salvage` makes a new directory of what is left."
+            "A node serves the records around damage; `duramen log salvage` writes the sound data to a new directory."
         )

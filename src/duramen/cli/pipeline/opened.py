@@ -1,4 +1,4 @@
-"""A pipeline's file as the commands take it: read, its problems said, its checkpoints found."""
+"""A pipeline file as the commands open it: parsed, with its problems printed and its checkpoints located."""
 
 import sys
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def look(file: Path) -> tuple["PipelineModel", "Problems"]:
     declared = load(file, problems)
     if declared is None:
         say_problems(file, problems)
-        raise PipelineInvalid(f"{file} is no pipeline")
+        raise PipelineInvalid(f"{file} is not a pipeline")
     return declared, problems
 
 

@@ -10,7 +10,7 @@ from duramen.spark.pipelines.status import PipelineStatus, QueryStatus
 __all__ = ["HEADER", "cells", "render"]
 
 HEADER: Final = ("QUERY", "STATE", "BATCH", "ROWS", "ROWS/S", "LAG", "BATCH TIME", "STATE ROWS", "RESTARTS")
-_LOST: Final = "its application is gone without a word"
+_LOST: Final = "its application ended without a report"
 
 
 def render(status: PipelineStatus, width: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""`duramen pipeline validate`: all that can be known before a pipeline runs."""
+"""`duramen pipeline validate`: every check that needs no run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def command(file: Path, *, offline: bool, master: str) -> None:
         problems.add((declared.brokers or declared.name).place, str(unreachable))
     say_problems(file, problems)
     click.echo(
-        f"{file} is right: pipeline {declared.name.value} with {_count(len(declared.sources), 'source')},"
+        f"{file} is valid: pipeline {declared.name.value} with {_count(len(declared.sources), 'source')},"
         f" {_count(len(declared.steps), 'step')} and {_count(len(declared.sinks), 'sink')}."
     )
 
@@ -59,7 +59,7 @@ def _unreachable(declared: "PipelineModel", problems: "Problems") -> ServerUnrea
     try:
         check_streams(declared, problems)
     except ServerUnreachable as error:
-        return ServerUnreachable(f"{error}; see that the node runs, or leave it out with --offline")
+        return ServerUnreachable(f"{error}; check that the node runs, or skip this check with --offline")
     return None
 
 

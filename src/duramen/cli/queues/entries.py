@@ -59,13 +59,13 @@ _version = click.option(
 )
 _limit = click.option(
     "--limit", type=click.IntRange(1, 10_000), metavar="NUMBER", default=1, show_default=True,
-    help="The most entries, of all queues together.",
+    help="The most entries, over all queues together.",
 )  # fmt: skip
 _wait = click.option(
-    "--wait", "wait_ms", type=_TIME, metavar="TIME", default=0, help="How long to wait where there is no entry."
+    "--wait", "wait_ms", type=_TIME, metavar="TIME", default=0, help="How long to wait if there is no entry."
 )
 _request_id = click.option(
-    "--request-id", metavar="ID", default="", help="A repeat with the same ID does nothing more for ten minutes."
+    "--request-id", metavar="ID", default="", help="Within ten minutes a repeat with the same ID has no further effect."
 )
 
 
@@ -100,7 +100,7 @@ def _print_entries(entries: Iterable[Mapping[str, Any]], format_: str) -> None:
 
 def _lines() -> list[str]:
     if sys.stdin.isatty():
-        raise click.UsageError("give values, or write them to standard input, one a line")
+        raise click.UsageError("give values, or write them to standard input, one per line")
     return sys.stdin.read().splitlines()
 
 
@@ -115,8 +115,9 @@ def _asked(request_id: str) -> dict[str, str]:
 @_options(
     _space, _queue, click.argument("values", metavar="[VALUE]...", nargs=-1),
     click.option("--key", help="The key of the entries."),
-    click.option("--delay", "delay_ms", type=_TIME, metavar="TIME", default=0, help="When they are shown, from now."),
-    click.option("--ttl", "ttl_ms", type=_TIME, metavar="TIME", default=0, help="When they expire, from now."),
+    click.option("--delay", "delay_ms", type=_TIME, metavar="TIME", default=0, help="The delay until the entries "
+    "become visible."),
+    click.option("--ttl", "ttl_ms", type=_TIME, metavar="TIME", default=0, help="The time until the entries expire."),
     _request_id, format_option, server_option,
 )  # fmt: skip
 def _put(
@@ -129,7 +130,7 @@ def _put(
         more["key"] = key
     entries = [{"value": value, **more} for value in values or _lines()]
     if request_id and len(entries) > _AT_ONCE:
-        raise click.UsageError(f"with --request-id at most {_AT_ONCE} entries are put in at a time")
+        raise click.UsageError(f"with --request-id at most {_AT_ONCE} entries can be added at a time")
     for first in range(0, len(entries), _AT_ONCE):
         some = {"entries": entries[first : first + _AT_ONCE], **_asked(request_id)}
         for position in server.post(_path(space, "/entries"), some)["positions"]:
@@ -143,7 +144,7 @@ def _put(
                  help="Where to begin: a position, start or end."),
     click.option("--limit", type=click.IntRange(1), metavar="NUMBER", default=10, show_default=True,
                  help="The most entries."),
-    click.option("--delayed", is_flag=True, help="Entries too whose delay is not over."),
+    click.option("--delayed", is_flag=True, help="Include delayed entries that are not visible yet."),
     format_option, server_option,
 )  # fmt: skip
 def _peek(
@@ -222,8 +223,8 @@ def _delete(
 @click.command("replace")
 @_options(
     _space, _queue, _position, click.argument("values", metavar="[VALUE]...", nargs=-1),
-    click.option("--by", default="", help="What readers are told of who took it back."),
-    click.option("--reason", default="", help="What readers are told of why."),
+    click.option("--by", default="", help="The author of the replacement, shown to readers."),
+    click.option("--reason", default="", help="The reason of the replacement, shown to readers."),
     _request_id, yes_option, format_option, server_option,
 )  # fmt: skip
 def _replace(
@@ -307,8 +308,8 @@ def _get(space: str, queues: Sequence[str], limit: int, wait_ms: int, format_: s
 @_options(
     _space, _queues, _limit,
     click.option("--for", "lease_ms", type=_LEASE_TIME, metavar="TIME", default="30s", show_default=True,
-                 help="How long nobody else gets the entries."),
-    _wait, click.option("--fifo", is_flag=True, help="One lease of a queue at a time, in its order."),
+                 help="How long the entries are reserved."),
+    _wait, click.option("--fifo", is_flag=True, help="One lease per queue at a time, in the order of the queue."),
     format_option, server_option,
 )  # fmt: skip
 def _lease(
@@ -342,7 +343,8 @@ def _ack(space: str, queue: str, position: str, lease: str, request_id: str, ser
 @click.command("nack")
 @_options(
     *_leased_entry,
-    click.option("--delay", "delay_ms", type=_TIME, metavar="TIME", default=0, help="When it may be leased again."),
+    click.option("--delay", "delay_ms", type=_TIME, metavar="TIME", default=0, help="The delay until it can be leased "
+    "again."),
     server_option,
 )  # fmt: skip
 def _nack(space: str, queue: str, position: str, lease: str, delay_ms: int, server: NodeAddress) -> None:
@@ -355,7 +357,7 @@ def _nack(space: str, queue: str, position: str, lease: str, delay_ms: int, serv
 
 @click.command("list")
 @_options(
-    _space, click.option("--prefix", default="", help="Only queues whose names begin like this."), format_option,
+    _space, click.option("--prefix", default="", help="Only queues with this name prefix."), format_option,
     server_option,
 )  # fmt: skip
 def _list(space: str, prefix: str, format_: str, server: NodeAddress) -> None:

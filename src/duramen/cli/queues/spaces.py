@@ -1,4 +1,4 @@
-"""`duramen queue space`: queue spaces made, shown and deleted through a node's HTTP door."""
+"""`duramen queue space`: creates, shows and deletes queue spaces through a node's HTTP door."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -49,7 +49,7 @@ def _create(name: str, shards: int, configs: dict[str, str], format_: str, serve
     if format_ == JSON:
         print_json(space)
     else:
-        what = "created" if space["created"] else "exists already with this definition"
+        what = "created" if space["created"] else "already exists with this definition"
         click.echo(f"Queue space {name} {what}: {_shards(space['shards'])}.")
 
 
@@ -65,7 +65,7 @@ def _list(format_: str, server: NodeAddress) -> None:
         rows = [(space["name"], str(space["shards"]), format_bytes(space["bytes"])) for space in spaces]
         print_table(("SPACE", "SHARDS", "LOG"), rows, right=(1, 2))
     else:
-        click.echo("There are no queue spaces yet; `duramen queue space create NAME` makes one.", err=True)
+        click.echo("There are no queue spaces yet; `duramen queue space create NAME` creates one.", err=True)
 
 
 @spaces.command("describe")

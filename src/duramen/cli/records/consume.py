@@ -1,4 +1,4 @@
-"""`duramen consume`: records go to standard output."""
+"""`duramen consume`: prints records to standard output."""
 
 import os
 import select
@@ -130,8 +130,8 @@ def _read_for_group(
             if wanted < start:
                 firsts[at] = start
             click.echo(
-                f"duramen: group {group} is at {wanted} in {at}, which has the offsets {start} to {end - 1};"
-                f" it goes on at {firsts[at]}", err=True,
+                f"duramen: group {group} is at {wanted} in {at}, which has the offsets {start} to {end - 1}; it "
+                f"continues at {firsts[at]}", err=True,
             )  # fmt: skip
         reader.read(firsts, {at: FOREVER if follow else ends.get(at, 0) for at in assigned})
 
@@ -155,9 +155,9 @@ def _check_usage(
 ) -> None:  # fmt: skip
     """Raises UsageError for what contradicts itself."""
     if key_separator is not None and format_ != TEXT:
-        raise click.UsageError("--key-separator goes with --format text")
+        raise click.UsageError("--key-separator needs --format text")
     if group is not None and partition is not None:
-        raise click.UsageError("--group shares the partitions out itself: it does not go with --partition")
+        raise click.UsageError("--group assigns the partitions: it cannot be combined with --partition")
     if follow and until is not None:
         raise click.UsageError("--follow never ends: it cannot be combined with --until")
 
@@ -168,15 +168,16 @@ def _check_usage(
               help="The first record: the start, the end, an offset, -N for the last N records of each partition, or "
                    "a time: ISO 8601, milliseconds since 1970, or relative (@-30s).")  # fmt: skip
 @click.option("--until", type=_PositionType(),
-              help="The end; the record at this position is not printed [default: the end when it began]")  # fmt: skip
+              help="The end; the record at this position is not printed [default: the end at the start of the "
+              "command]")  # fmt: skip
 @click.option("-n", "--count", type=click.IntRange(0), metavar="COUNT", help="End after this many records.")
 @click.option("--partition", type=click.IntRange(0), help="The partition to read [default: all of them]")
 @click.option("--group", metavar="NAME", type=GroupName(),
-              help="Share the partitions with the other members of this consumer group, begin where it is, and commit "
-              "what was printed. Where it has committed nothing it begins at --offset.")  # fmt: skip
+              help="Read as a member of this consumer group: start at its committed offsets, and commit the printed "
+              "records. Without a committed offset it starts at --offset.")  # fmt: skip
 @click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default=TEXT, show_default=True,
-              help="Values, one a line; records as JSON, one a line; or values with nothing between them.")  # fmt: skip
+              help="text: a value per line; json: a record per line; raw: values without separators.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help="With text: print the key and this before the value.")
 @server_option
 def command(

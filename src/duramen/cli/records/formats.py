@@ -1,4 +1,4 @@
-"""Records as `duramen produce` reads and `duramen consume` prints them: text, JSON, raw. Pure."""
+"""Record formats of `duramen produce` and `duramen consume`: text, JSON, raw. Pure."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -103,7 +103,7 @@ def _from_json(line: bytes) -> ProducedRecord:
         if name not in _FIELDS:
             raise InputInvalid(f"{name!r} is no field of a record; there are {', '.join(_FIELDS)}")
     if "value" not in document:
-        raise InputInvalid('it has no "value"; a record without one says "value": null')
+        raise InputInvalid('it has no "value"; a record without a value needs "value": null')
     return ProducedRecord(
         _bytes(document, "value"),
         _bytes(document, "key"),

@@ -1,4 +1,4 @@
-"""`duramen produce`: standard input becomes records."""
+"""`duramen produce`: writes standard input as records."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ _IDLE_S: Final = 0.005  # when no input has come for so long, what there is is s
 _JSON_GROWTH: Final = 8  # a byte has six characters in JSON at most; the rest is for names and blanks
 _RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
 _SIZE_SETTING: Final = "max.message.bytes"
-_TOO_LONG: Final = f"no record that the stream's {_SIZE_SETTING} allows is so long"
+_TOO_LONG: Final = f"the stream's {_SIZE_SETTING} allows no record of that size"
 _ACKS: Final[dict[str, Literal[-1, 0, 1]]] = {"all": -1, "1": 1, "0": 0}
 
 _Headers = list[tuple[bytes, bytes | None]]
@@ -148,14 +148,14 @@ class _Writing:
 def _outcome(producer: Producer, acks: str) -> str:
     """What has become of what was read, after something failed."""
     if acks == "0":
-        return f"{producer.sent} records were sent, and whether they are stored nobody has said"
+        return f"{producer.sent} records were sent, and it is unknown whether they are stored"
     written = f"{producer.acknowledged} records before it are written"
     left, in_doubt = producer.unacknowledged, producer.in_doubt
     if not left:
         return written
     if not in_doubt:
         return f"{written}, the {left} after them are not"
-    return f"{written}, {in_doubt} of the {left} after them may be: to repeat those may store them twice"
+    return f"{written}, {in_doubt} of the {left} after them may be: repeating those may store them twice"
 
 
 def _bar(descriptor: int) -> Bar:
@@ -181,7 +181,7 @@ def _header(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> _
               help="text: each line is a value; json: each line is a record; raw: all input is one value.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT",
               help="With text: the part of a line before its first occurrence is the record's key.")  # fmt: skip
-@click.option("--partition", type=click.IntRange(0), help="The partition to write to [default: by key, else any]")
+@click.option("--partition", type=click.IntRange(0), help="The partition to write to [default: by key, otherwise any]")
 @click.option("--header", metavar="NAME=VALUE", multiple=True, callback=_header, help="A header of every record.")
 @click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True,
               help="The acknowledgement to wait for. all and 1: according to the stream's durability; 0: none, so "
@@ -206,7 +206,7 @@ def command(
     acknowledged, and says how many; where something fails or Ctrl-C interrupts it, it says so of those before it.
     """
     if key_separator is not None and (format_ != TEXT or not key_separator):
-        raise click.UsageError("--key-separator is some text, and goes with --format text")
+        raise click.UsageError("--key-separator must not be empty, and needs --format text")
     descriptor = input_descriptor()
     with BrokerCluster(server.kafka(), client_id="duramen-cli") as cluster, _bar(descriptor) as bar:
         topic = find_stream(cluster, stream)

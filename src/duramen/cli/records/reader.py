@@ -1,4 +1,4 @@
-"""Records of one stream on their way to standard output: from where, to where, and for whom."""
+"""Reads a stream for standard output: its start, its end, and its group."""
 
 import contextlib
 import time
@@ -187,7 +187,7 @@ class GroupShare:
         if not taken:
             names = ", ".join(f"{at} up to {offset - 1}" for at, offset in sorted(self._written.items()))
             click.echo(
-                f"duramen: group {self._group} gave this member up before it could commit {names}:"
-                " other members get those records too", err=True,
+                f"duramen: group {self._group} removed this member before it could commit {names}: other members also "
+                "get those records", err=True,
             )  # fmt: skip
         self._written = {}

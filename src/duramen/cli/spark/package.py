@@ -1,4 +1,4 @@
-"""`duramen spark package`: what executors need, as one file."""
+"""`duramen spark package`: packs everything that executors need into one file."""
 
 import platform
 import shlex
@@ -16,7 +16,7 @@ __all__ = ["command"]
 
 @click.command("package")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--no-arrow", is_flag=True, help="Leave out numpy and pyarrow, for executors that have them.")
+@click.option("--no-arrow", is_flag=True, help="Omit numpy and pyarrow, for executors that have them.")
 def command(file: Path, no_arrow: bool) -> None:
     """Write FILE, a zip archive with everything that executors need, for the option --archives of spark-submit.
 

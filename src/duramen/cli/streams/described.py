@@ -1,4 +1,4 @@
-"""A stream as `duramen stream describe` shows it."""
+"""The output of `duramen stream describe`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ def groups_reading(server: NodeAddress, stream: str) -> tuple[list[dict[str, Any
             offsets = [offset for offset in group["offsets"] if offset["stream"] == stream]
             if offsets:
                 found.append({"id": group_id, "state": group["state"], "offsets": offsets})
-    silent = f"of groups whose coordinator did not answer: {', '.join(unheard)}" if unheard else ""
+    silent = f"of groups whose coordinator did not respond: {', '.join(unheard)}" if unheard else ""
     return found, "; ".join(filter(None, (missing_groups(pages), silent)))
 
 
@@ -55,7 +55,7 @@ def missing_groups(pages: Sequence[Mapping[str, Any]]) -> str:
 
     nodes, partitions = named("silent_nodes"), named("leaderless_partitions")
     reasons = [
-        f"of nodes that did not answer: {nodes}" if nodes else "",
+        f"of nodes that did not respond: {nodes}" if nodes else "",
         f"of partitions of __consumer_offsets without a leader: {partitions}" if partitions else "",
     ]
     return "; ".join(filter(None, reasons))
@@ -135,7 +135,7 @@ def _print_views(parts: Sequence[Mapping[str, Any]]) -> None:
     print_table(header, rows, right=range(len(header)))
     for at, view in views:
         if view["problem"]:
-            click.echo(f"The view of partition {at} stands still: {view['problem']}")
+            click.echo(f"The view of partition {at} has stopped: {view['problem']}")
 
 
 def _print_damaged(parts: Sequence[Mapping[str, Any]]) -> None:
@@ -155,7 +155,7 @@ def _print_late(parts: Sequence[Mapping[str, Any]]) -> None:
     if not late:
         return
     click.echo()
-    click.echo("Gone although they had just been written, since the leader's node started:")
+    click.echo("Deleted by retention soon after they were written, since the leader's node started:")
     for partition, gone in late:
         newest = moment(gone["newest_ms"])
         click.echo(f"  partition {partition}, {gone['records']} records up to the time {newest}: {gone['reason']}")
@@ -166,7 +166,7 @@ def _print_floors(parts: Sequence[Mapping[str, Any]]) -> None:
     if not floors:
         return
     click.echo()
-    click.echo("Floors, from which on records are needed still:")
+    click.echo("Floors, the offsets from which on records are still needed:")
     for partition, floor in floors:
         until = f", up to {floor['multiple']} times its limits" if floor["multiple"] else ""
         held = " and ".join(floor["holds"])
@@ -177,9 +177,9 @@ def _print_gaps(gaps: Mapping[str, Any]) -> None:
     count, seconds = gaps["count"], gaps["total_ms"] / 1000
     click.echo()
     if not gaps["recent"]:
-        click.echo("No gaps: Duramen has listened to its subjects ever since it was created.")
+        click.echo("No gaps: Duramen has been subscribed to its subjects since it was created.")
         return
-    click.echo(f"Gaps, in which nobody listened to its subjects: {count}, {seconds:.3f} s in all")
+    click.echo(f"Gaps, without a subscription to its subjects: {count}, {seconds:.3f} s in all")
     rows = [
         (_time(gap["start_ms"]), _time(gap["end_ms"]) if gap["end_ms"] is not None else "goes on", gap["cause"])
         for gap in gaps["recent"]
@@ -193,6 +193,6 @@ def _print_groups(groups: Sequence[_Group], missing: str) -> None:
         rows = [(group["id"], group["state"], *lag_text(group["offsets"])) for group in groups]
         print_table(("GROUP", "STATE", "LAG RECORDS", "LAG TIME"), rows, right=(2, 3))
     elif not missing:
-        click.echo("No group has committed offsets of it.")
+        click.echo("No group has committed offsets in it.")
     if missing:
         click.echo(f"Groups may be missing: {missing}.")

@@ -1,4 +1,4 @@
-"""`duramen stream`: streams made, shown, changed and deleted through a node's HTTP door."""
+"""`duramen stream`: creates, shows, changes and deletes streams through a node's HTTP door."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -44,13 +44,14 @@ def command() -> None:
     "--partitions",
     type=click.IntRange(1),
     metavar="NUMBER",
-    help="Number of partitions [default: 1 with subjects, else num.partitions of the node]",
+    help="Number of partitions [default: 1 with subjects, otherwise num.partitions of the node]",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(1, 32_767),
     metavar="NUMBER",
-    help="Number of replicas of each partition [default: default.replication.factor, or as many as there are]",
+    help="Number of replicas of each partition [default: default.replication.factor, or the number of nodes if that is "
+    "less]",
 )
 @click.option(
     "--keyed",
@@ -98,7 +99,7 @@ def _create(
         print_json(stream)
         return
     bound = f", bound to {', '.join(stream['subjects'])}" if stream["subjects"] else ""
-    what = "created" if stream["created"] else "exists already with this definition"
+    what = "created" if stream["created"] else "already exists with this definition"
     click.echo(f"Stream {name} {what}: {_counted(len(stream['partitions']))}{bound}.")
     for warning in stream["warnings"]:
         click.echo(f"Warning: {warning}.", err=True)
@@ -129,7 +130,7 @@ def _list(internal: bool, format_: str, server: NodeAddress) -> None:
     if rows:
         print_table(("STREAM", "PARTITIONS", "RECORDS", "SIZE", "DURABILITY", "SUBJECTS"), rows, right=(1, 2, 3))
     else:
-        click.echo("There are no streams yet; `duramen stream create NAME` makes one.", err=True)
+        click.echo("There are no streams yet; `duramen stream create NAME` creates one.", err=True)
 
 
 @command.command("describe")
@@ -155,7 +156,7 @@ def _describe(name: str, format_: str, server: NodeAddress) -> None:
 def _alter(name: str, configs: dict[str, str], deleted: Sequence[str], format_: str, server: NodeAddress) -> None:
     """Change the settings of the stream NAME."""
     if not configs and not deleted:
-        raise click.UsageError("nothing to change; say --config KEY=VALUE or --delete-config KEY")
+        raise click.UsageError("nothing to change; give --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deleted)):
         raise click.UsageError(f"{both[0]} is both set and deleted")
     stream = server.patch(path_of("streams", name), {"config": {**configs, **dict.fromkeys(deleted)}})
@@ -180,14 +181,16 @@ def _add_partitions(name: str, total: int, format_: str, server: NodeAddress) ->
     if format_ == JSON:
         print_json(stream)
     elif total == before:
-        click.echo(f"Stream {name} has {_counted(total)} already.")
+        click.echo(f"Stream {name} already has {_counted(total)}.")
     else:
-        click.echo(f"Stream {name} has {_counted(total)} now, {before} before.")
+        click.echo(f"Stream {name} now has {_counted(total)}, {before} before.")
 
 
 @command.command("delete-records")
 @click.argument("name", type=StreamName())
-@click.option("--before", metavar="OFFSET|end", required=True, help="The first offset that is kept; `end` deletes all.")
+@click.option(
+    "--before", metavar="OFFSET|end", required=True, help="The first offset to keep; `end` deletes all records."
+)
 @click.option("--partition", type=click.IntRange(0), help="Only this partition; the default is all.")
 @yes_option
 @format_option
@@ -220,7 +223,7 @@ def _delete_records(
         print_json(deleted)
         return
     for one in deleted:
-        click.echo(f"Partition {one['partition']} of {name} begins at offset {one['start_offset']} now.")
+        click.echo(f"Partition {one['partition']} of {name} now starts at offset {one['start_offset']}.")
 
 
 @command.command("delete")
@@ -239,4 +242,4 @@ def _leader_of(server: HttpNode, part: Mapping[str, Any]) -> HttpNode:
         return server
     for other in server.others({part["leader"]}):
         return other
-    raise NotLeader(f"partition {part['partition']} has no leader now")
+    raise NotLeader(f"partition {part['partition']} has no leader at present")

@@ -1,4 +1,4 @@
-"""`duramen table disable`: a stream is a table no more; its files stay."""
+"""`duramen table disable`: ends a stream's table; its files stay."""
 
 import click
 
@@ -21,10 +21,10 @@ def command(stream: str, format_: str, server: NodeAddress) -> None:
     path = path_of("streams", stream)
     config = server.get(path)["config"]
     if config.get("table.format", NONE) == NONE:
-        raise StreamNoTable(f"stream {stream} is no table, so nothing was done")
+        raise StreamNoTable(f"stream {stream} is not a table, so nothing was changed")
     names = [*(one.name for one in STREAM_SETTINGS), KEPT_OFFSETS]
     changed = server.patch(path, {"config": {name: None for name in names if name in config}})
     if format_ == JSON:
         print_json(changed)
     else:
-        click.echo(f"Stream {stream} is no table any more; its files stay at {config['table.location']}.")
+        click.echo(f"Stream {stream} is no longer a table; its files stay at {config['table.location']}.")

@@ -1,4 +1,4 @@
-"""`duramen table enable`: a stream is declared to be a table."""
+"""`duramen table enable`: declares a table of a stream."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ _DECODERS = ("json", "avro", NONE)
 @click.argument("stream", type=StreamName())
 @click.option("--format", "table_format", type=click.Choice(_FORMATS), required=True, help="The table's format.")
 @click.option("--location", metavar="URI", required=True,
-              help="A directory or s3://BUCKET/PREFIX: empty, or the existing table of this stream.")  # fmt: skip
+              help="A directory or s3://BUCKET/PREFIX: empty, or with the table of this stream.")  # fmt: skip
 @click.option("--decode", type=click.Choice(_DECODERS), default=NONE, show_default=True,
               help="The format of values; their fields become columns beside those of the record.")  # fmt: skip
 @click.option("--schema", "schema_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",

@@ -1,4 +1,4 @@
-"""`duramen table list`: the streams that are tables."""
+"""`duramen table list`: the streams with tables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def command(format_: str, server: NodeAddress) -> None:
     if rows:
         print_table(("STREAM", "FORMAT", "DECODE", "UPSERT BY", "MAX LAG", "LOCATION"), rows, right=(4,))
     else:
-        click.echo("No stream is a table yet; `duramen table enable STREAM` makes one of it.", err=True)
+        click.echo("No stream is a table yet; `duramen table enable STREAM` makes it one.", err=True)
 
 
 def _table(stream: Mapping[str, Any]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def _time(_: click.Context, __: click.Parameter, value: str) -> int:
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     if time_ms < _LEAST_KEPT_MS:
-        raise click.BadParameter(f"{value!r} does not fit; it must be at least 10m: a round may be under way")
+        raise click.BadParameter(f"{value!r} does not fit; it must be at least 10m, because a round may be in progress")
     return time_ms
 
 
@@ -145,7 +145,7 @@ class _Teller:
 
     def _line(self, stream: str, account: "Account") -> str:
         dead = f", {account.bad} dead letters" if account.bad else ""
-        left = f", {account.lag_records} to come, {format_ms(account.lag_ms)} behind" if account.lag_records else ""
+        left = f", {account.lag_records} remaining, {format_ms(account.lag_ms)} behind" if account.lag_records else ""
         return f"{stream}: {account.records} records, {format_bytes(account.read_bytes)}{dead}{left}"
 
 

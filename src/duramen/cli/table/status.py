@@ -1,4 +1,4 @@
-"""`duramen table status`: what tables have, how far they are behind, and what stops them."""
+"""`duramen table status`: the contents, lag and errors of tables."""
 
 import time
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def command(stream: str | None, storage: Mapping[str, str], format_: str, as_jso
             if one.error:
                 click.echo(f"{plain(one.stream)}: {plain(one.error)}")
     else:
-        click.echo("No stream is a table yet; `duramen table enable STREAM` makes one of it.", err=True)
+        click.echo("No stream is a table yet; `duramen table enable STREAM` makes it one.", err=True)
     return 1 if any(one.error for one in found) else 0
 
 

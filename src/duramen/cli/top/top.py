@@ -1,4 +1,4 @@
-"""`duramen top`: what a node is doing, once a second, from its metrics."""
+"""`duramen top`: the activity of a node from its metrics, once a second."""
 
 import contextlib
 import os
@@ -27,11 +27,11 @@ _QUIT: Final = b"q"
 
 @click.command("top")
 @click.option("--interval", "interval_s", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True,
-              metavar="SECONDS", help="Time from one look to the next.")  # fmt: skip
+              metavar="SECONDS", help="Time between updates.")  # fmt: skip
 @click.option("-n", "--count", type=click.IntRange(1), metavar="NUMBER",
-              help="End after so many looks. [default: after one where output is text and no terminal,"
-              " else with q or Ctrl-C]")  # fmt: skip
-@click.option("--once", is_flag=True, help="Print what happens during one interval, and end: -n 1 without the screen.")
+              help="End after this many updates. [default: one for text that is not on a terminal, otherwise until q "
+              "or Ctrl-C]")  # fmt: skip
+@click.option("--once", is_flag=True, help="Print one interval and end: -n 1 without the screen.")
 @format_option
 @server_option
 def command(interval_s: float, count: int | None, once: bool, format_: str, server: NodeAddress) -> int:
