@@ -62,9 +62,9 @@ class KafkaDoor:
         self, broker: Broker, clock: Clock, deadlines: Deadlines, *, service: Service, cluster_id: str, advertise: str,
         faults: RequestFaults | None = None, admit: Callable[[int], bool] = lambda _: True,
     ) -> None:  # fmt: skip
-        """`advertise` is the HOST:PORT clients are told; empty: where it listens. `faults` are what a test asks for.
+        """`advertise` is the HOST:PORT for clients; empty: the listening address. `faults` are those of a test.
 
-        `admit` says whether a connection with that descriptor may stay.
+        `admit` tells whether a connection with that descriptor may stay.
         """
         settings, metrics = broker.settings, broker.metrics
         self.broker = broker
@@ -110,7 +110,7 @@ class KafkaDoor:
         self._end_turn = hot.end_turn
 
     def context(self, host: str, port: int) -> Context:
-        """What handlers are handed for clients that come through this address."""
+        """The context of handlers for clients of this address."""
         answer_bytes = self._request_bytes // _ANSWERS_SHARE
         return Context(
             self.broker, self._service, self._cluster_id, host, port, self._shares, self._sessions, answer_bytes,
@@ -118,9 +118,9 @@ class KafkaDoor:
         )  # fmt: skip
 
     async def start(self, listeners: Sequence[socket.socket]) -> str:
-        """Take connections from bound sockets; returns the address of the first. Raises OSError.
+        """Accept connections on bound sockets; returns the address of the first. Raises OSError.
 
-        Without an address to advertise, clients are told the one that they came to.
+        Without an advertised address, clients get the address to which they connected.
         """
         advertised_host, _, advertised_port = self._advertise.rpartition(":")
         loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ class KafkaDoor:
         return len(connections)
 
     def opened(self, connection: KafkaConnection) -> None:
-        """A connection is there."""
+        """A connection is open."""
         self._connections.add(connection)
         self.memory.holders.add(connection)
         self._gauge.value += 1
@@ -171,16 +171,16 @@ class KafkaDoor:
         self._deadlines.at(self.clock.monotonic_ms() + delay_ms, action)
 
     def piece_bytes(self, *, cold: bool) -> int:
-        """How much of an answer is read from the log at once: less where many sockets do not take theirs.
+        """How much of a response is read from the log at once: less if many sockets are full.
 
-        More of what is `cold`: for each piece of it a thread has to be woken.
+        More if it is `cold`: each piece wakes a thread.
         """
         share = self._request_bytes // _PIECES_SHARE // (1 + self.slow_readers)
         return min(_LARGEST_COLD_PIECE if cold else _LARGEST_PIECE, max(_SMALLEST_PIECE, share))
 
     @property
     def pieces_are_copied(self) -> bool:
-        """Whether so many sockets do not take theirs that none may keep a whole batch for a piece of it."""
+        """Whether so many sockets are full that none may keep a whole batch for a piece of it."""
         return self.slow_readers * _BATCH_BYTES > self._request_bytes // _PIECES_SHARE
 
     def _watch_idle(self) -> None:
@@ -191,7 +191,7 @@ class KafkaDoor:
         self._deadlines.at(now_ms + max(1, self._idle_ms // _IDLE_CHECKS), self._watch_idle)
 
     def handle(self, context: Context, exchange: Exchange) -> None:
-        """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+        """Answer a request, now or later. Raises RequestInvalid if the connection cannot continue."""
         self._end_turn()  # what came before it is done before it
         header = exchange.header
         api = APIS.get(header.api_key)
@@ -226,5 +226,5 @@ class KafkaDoor:
 
 
 def _takes_none(*_: object) -> int:
-    """A test's own faults may come to any request."""
+    """The faults of a test may affect any request."""
     return 0

@@ -66,7 +66,7 @@ def _produce_timeout_ms(asked: ApiNeeds) -> int:
 
 
 def _configs(operation: Operation, *, only_reads: bool = False) -> AdmissionRules[ApiNeeds]:
-    """Each resource of these requests says of which type it is."""
+    """Each resource in these requests has its type."""
     return AdmissionRules(
         topics_named(operation, configs.topic_names),
         groups_named(operation, configs.group_names),

@@ -13,7 +13,7 @@ _EXPECTED: Final = "it must be embedded, off, or an address such as nats://127.0
 
 
 class ServerAddress(NamedTuple):
-    """Where a server listens, and who we are to it."""
+    """The address of a server, and the credentials for it."""
 
     host: str
     port: int

@@ -27,7 +27,7 @@ class Answers:
         self._commands.append(command)
 
     def refuse(self, stream: str, replies: Sequence[bytes | None], error: DuramenError) -> None:
-        """Answer those who asked for an answer with an error, as JetStream does."""
+        """Reply to publishers that requested a reply with an error, as JetStream does."""
         answer = encode_error(stream, api_error(error), str(error))
         for reply in replies:
             if reply is not None:

@@ -101,7 +101,7 @@ class BoundStream:
             self.seen.purge(since_ms, share)
 
     def count_refused(self, error: DuramenError, messages: int = 1) -> None:
-        """So many messages were not stored."""
+        """Count messages that were not stored."""
         self._metrics.counter("duramen_nats_refused_total", self.name, error.id).value += messages
 
 

@@ -45,7 +45,9 @@ Way = tuple[BoundStream, Partition, bytes]
 
 
 class SubjectRoute(NamedTuple):
-    """Where messages of a subject go. Those without headers: `taken`; `early` are led here and not taken yet.
+    """The partitions for messages of a subject.
+
+    `refused` ones are led here and refuse messages, with the reason.
 
     `refused` are led here, and messages for them are not taken, with the reason.
     """
@@ -57,7 +59,7 @@ class SubjectRoute(NamedTuple):
 
 
 class Capture:
-    """Bound streams, and what has been taken for them and is not answered yet."""
+    """Bound streams, and the messages accepted for them that are not acknowledged yet."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Capture:
     # -- bindings -----------------------------------------------------------------------------------
 
     def bind(self, stream: Stream) -> BoundStream | None:
-        """A stream is new, changed or deleted. Returns what it is here, if it is bound to subjects."""
+        """A stream was created, changed or deleted. Returns its bound form, if it is bound to subjects."""
         bound = self._bound.get(stream)
         if bound is None and not stream.subjects:
             return None
@@ -131,7 +133,7 @@ class Capture:
         return bound
 
     def find(self, stream: Stream) -> BoundStream | None:
-        """A stream as it is here; None where it is not bound."""
+        """The bound form of a stream; None if it is not bound."""
         return self._bound.get(stream)
 
     def lead(self, partition: Partition, *, ready: bool) -> None:
@@ -141,9 +143,9 @@ class Capture:
             self._forget_routes()
 
     def lead_no_more(self, partition: Partition) -> None:
-        """Messages for it are another's from here on: they are left alone.
+        """From now on another node stores its messages: they are ignored here.
 
-        Whoever leads it next finds the ids in the log, as far as it is not truncated.
+        The next leader finds the ids in the log, as far as it is not truncated.
         """
         if self._led is not None:
             self._led.pop(partition, None)
@@ -161,9 +163,9 @@ class Capture:
         return self._bound.values()
 
     def fingerprint(self, message_id: bytes, partition: Partition) -> int:
-        """What stands for a Nats-Msg-Id in the tables.
+        """The fingerprint of a Nats-Msg-Id in the tables.
 
-        In a cluster ids belong to a partition: others are led by others.
+        In a cluster ids belong to a partition, because other nodes lead the others.
         """
         key = self._key if self._led is None else self._key + partition.index.to_bytes(_INDEX_BYTES)
         return fingerprint(key, message_id)
@@ -185,7 +187,7 @@ class Capture:
         self._routes_bytes = 0
 
     def _route(self, subject: bytes) -> SubjectRoute | None:
-        """Where messages of a subject go; None where that is not known yet, and `waits` until it is."""
+        """The partitions for messages of a subject; None while unknown, and `waits` until then."""
         matched = self._tree.match(subject)
         known: list[SubjectRoute] = []
 
@@ -231,7 +233,7 @@ class Capture:
         return route
 
     def _resolved(self, subject: bytes, route: SubjectRoute) -> None:
-        """The streams of a subject are known: go on with what came meanwhile."""
+        """The streams of a subject are known: process the messages that arrived meanwhile."""
         held, self._held = self._held or [], None
         self._take(held, {**self._routes, subject: route} if subject not in self._routes else self._routes)
         if self._held is None:
@@ -250,7 +252,7 @@ class Capture:
         return self._held is not None
 
     def oldest_ms(self) -> int | None:
-        """When the oldest message under way was received; None where there is none."""
+        """The arrival time of the oldest message in progress; None if there is none."""
         if self._under_way:
             return next(iter(self._under_way)).received_ms
         return None if self._held is None else self._held_ms
@@ -341,7 +343,7 @@ class Capture:
         now_ms: int,
         message_id: bytes = b"",
     ) -> None:
-        """Put a message into the partition's batch, after every check; `reply` is who is to be answered, if anybody."""
+        """Add a message to the partition's batch, after every check; `reply` is its reply subject, if any."""
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(payload or b"") + len(headers)
         if payload is None or size > bound.room:
             room = min(bound.room, self._message_bytes)
@@ -373,7 +375,7 @@ class Capture:
         taken.replies.append(reply)
 
     def _repeats(self, bound: BoundStream, print_: int, reply: bytes | None, now_ms: int) -> bool:
-        """Whether a message with that id is there already; then it is answered, once the first one is synced."""
+        """Whether a message with that id is stored already; then it is acknowledged once the first one is synced."""
         bound.settle(print_)
         known = bound.seen.find(print_, now_ms - bound.window_ms)
         first, appended = bound.pending.get(print_), bound.appended.get(print_)

@@ -31,7 +31,7 @@ _NONE: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 
 
 class ConnectionOwner(Protocol):
-    """Who is told what happens."""
+    """Receives the events of a connection."""
 
     def connected(self) -> None:
         """The server has taken us in: subscribe."""
@@ -57,7 +57,7 @@ class NatsClientConnection(asyncio.Protocol):
         keep_bytes: int,
         shared: Mapping[bytes, bytes] = _NONE,
     ) -> None:
-        """`server_name` is what the server must call itself, if not empty.
+        """`server_name` is the required name of the server, if not empty.
 
         `queue` is the queue group of all subscriptions: the server delivers a message to one subscription of a
         group, so that it comes once however many of our subjects match, also while subscriptions come and go. The
@@ -87,7 +87,7 @@ class NatsClientConnection(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asyncio: the connection is there."""
+        """Asyncio: the connection is open."""
         # uvloop's transports have the methods without the class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
@@ -124,7 +124,7 @@ class NatsClientConnection(asyncio.Protocol):
             self._barriers.popleft()(False)
 
     def pause_writing(self) -> None:
-        """Asyncio: the server does not take our answers for now: take no more messages that want one."""
+        """Asyncio: the server does not read the replies: accept no more messages that request one."""
         self.pause("writing")
 
     def resume_writing(self) -> None:
@@ -135,7 +135,7 @@ class NatsClientConnection(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether the server has taken us in and is there."""
+        """Whether the connection to the server is established."""
         return self._introduced and self._transport is not None and self._error is None
 
     @property
@@ -176,7 +176,7 @@ class NatsClientConnection(asyncio.Protocol):
         self.write(b"".join(commands))
 
     def unsubscribe(self, subjects: list[bytes]) -> None:
-        """Have them no more; what is on its way still comes."""
+        """End the subscription; messages in transit still arrive."""
         self.write(b"".join(encode_unsub(self._sids.pop(subject)) for subject in subjects))
 
     def unsubscribe_all(self) -> None:
@@ -225,7 +225,7 @@ class NatsClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """End the connection once what was written has gone."""
+        """End the connection once pending output is sent."""
         if self._transport is not None:
             self._transport.close()
 

@@ -51,7 +51,7 @@ _TOO_LONG: Final = "maximum control line exceeded"  # with which a server hangs 
 
 
 class NatsDoor:
-    """A client of one NATS server that stores what is published to bound subjects."""
+    """A client of one NATS server that stores messages on bound subjects."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class NatsDoor:
         *,
         server_name: str = "",
     ) -> None:
-        """`server_name` is what the server must call itself, if not empty. Raises OSError."""
+        """`server_name` is the required name of the server, if not empty. Raises OSError."""
         self._broker = broker
         self._service = service
         self._randomness = randomness
@@ -117,7 +117,7 @@ class NatsDoor:
     # -- life ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Find again what the last run knew, then connect, and stay connected. Raises OSError."""
+        """Restore the state of the last run, then connect, and stay connected. Raises OSError."""
         listened_ms = self._presence.read()
         if self._broker.membership.first_role is not None:
             self._leading = LedPartitions(
@@ -149,7 +149,7 @@ class NatsDoor:
         await recalled
 
     async def wait_ready(self, timeout_s: float) -> bool:
-        """Wait until everything bound is subscribed to; False where that takes longer."""
+        """Wait until all bindings are subscribed; False on a timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._ready.wait()
@@ -158,7 +158,7 @@ class NatsDoor:
         return True
 
     def problem(self) -> str:
-        """Why the door does not take messages now; empty where it does."""
+        """Why the door does not accept messages now; empty if it does."""
         if not self._ready.is_set():
             return self._trouble
         for subject, text in (self._refused | self._too_long).items():
@@ -190,7 +190,7 @@ class NatsDoor:
         self._write_presence()
 
     async def close(self) -> None:
-        """Send what is still to be answered and end the connection."""
+        """Send the pending replies and end the connection."""
         self._stopping = True
         connection = self._connection
         if connection is not None and connection.open:
@@ -205,7 +205,7 @@ class NatsDoor:
             await asyncio.wait([self._task])
 
     async def _settle(self, connection: NatsClientConnection) -> bool:
-        """Wait until the server has handled everything sent and we all it sent; False where it does not answer."""
+        """Wait until both sides have processed everything sent; False if the server does not respond."""
         settled = self._loop.create_future()
         connection.barrier(lambda answered: None if settled.done() else settled.set_result(answered))
         try:
@@ -364,7 +364,7 @@ class NatsDoor:
         self._follow(stream)
 
     def _follow(self, stream: Stream) -> None:
-        """Be subscribed to what a stream is bound to, where messages of it are taken."""
+        """Subscribe to the subjects of a stream if its messages are accepted here."""
         bound, known = self._capture.find(stream), self._followed.get(stream)
         wanted = bound is not None and (self._leading is None or self._leading.leads(stream))
         if bound is not None and wanted and known is None:
@@ -379,8 +379,8 @@ class NatsDoor:
     def _follow_requests(self) -> None:
         """Be subscribed to requests about queues while there are spaces, and about the inventory once there is one.
 
-        Any node of a cluster takes a request, but for one that stores what comes to such subjects: it would get
-        requests twice.
+        Any node of a cluster accepts a request, except one that stores messages on such subjects: it would get requests
+        twice.
         """
         overlaps = self._leading is not None and any(one.split(b".")[0] in _OVERLAPPING for one in self._subjects())
         takes_queues, takes_inventory = self._has_spaces and not overlaps, self._has_inventory and not overlaps
@@ -453,7 +453,7 @@ class NatsDoor:
 
     @property
     def _keep_bytes(self) -> int:
-        """What is kept of a message at most."""
+        """The most bytes that are kept of a message."""
         requests = LARGEST_REQUEST_BYTES if self._takes_requests else 0
         return max(self._capture.largest_message, self._namespaces.largest_message, requests)
 
@@ -479,7 +479,7 @@ class NatsDoor:
             self._too_long.pop(subject, None)
 
     def _when_come(self, action: Callable[[], None]) -> None:
-        """Do it once all has come that the server has sent; nothing where there is no connection."""
+        """Run an action once everything that the server has sent has arrived; nothing without a connection."""
         if self._connection is not None and self._ready.is_set():
             self._connection.barrier(lambda answered: action() if answered else None)
 

@@ -65,14 +65,14 @@ class DuplicateTable:
         return self._count
 
     def reserve(self, *, always: bool = False) -> bool:
-        """Take room for an id that is to be added later; False where there is none, unless it is `always` taken."""
+        """Reserve room for an id that is added later; False if there is none, unless it is `always` accepted."""
         if self._allowance.left <= 0 and not always:
             return False
         self._allowance.left -= 1
         return True
 
     def give_back(self) -> None:
-        """What was reserved is not needed."""
+        """Return a reservation that is not needed."""
         self._allowance.left += 1
 
     def find(self, print_: int, since_ms: int) -> tuple[int, int] | None:
@@ -85,7 +85,7 @@ class DuplicateTable:
         return (stamp & _PARTITION_MASK, block.offsets[at]) if stamp >> _PARTITION_BITS >= since_ms else None
 
     def add(self, print_: int, partition: int, offset: int, time_ms: int) -> None:
-        """Keep an id for which room was reserved; one that is there already is replaced."""
+        """Add an id with a reservation; an existing one is replaced."""
         number = bisect_right(self._starts, print_) - 1
         block = self._blocks[number]
         at = bisect_left(block.prints, print_)
@@ -111,7 +111,7 @@ class DuplicateTable:
         self._blocks[number] = _Block(block.prints[:half], block.stamps[:half], block.offsets[:half])
 
     def purge(self, since_ms: int, share: int = 1) -> None:
-        """Forget what was added before `since_ms`, in a `share`-th of the blocks; the next call goes on from there."""
+        """Forget ids added before `since_ms`, in a `share`-th of the blocks; the next call continues from there."""
         limit = since_ms << _PARTITION_BITS
         if not self._round_left:
             self._round_blocks = self._round_left = len(self._blocks)

@@ -28,7 +28,7 @@ def text(name: bytes) -> bytes:
 
 
 def special(headers: Headers) -> tuple[bytes | None, bytes, bytes | None, bytes | None]:
-    """The key, the message id, the expected stream, and the name of a header that asks for what is not done."""
+    """The key, the message id, the expected stream, and the name of a header for an unsupported feature."""
     key = message_id = expected = not_done = None
     for name, value in headers:
         if name == KEY_HEADER:

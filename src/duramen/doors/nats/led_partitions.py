@@ -49,10 +49,10 @@ class Taker(Protocol):
 
 
 class LedPartitions:
-    """Follows the leaderships of this node. `follow` is called when a stream begins or ceases to be among them.
+    """Follows the leaderships of this node. `follow` is called when a stream starts or stops being among them.
 
-    `ready` is called when all is known of one more partition, with what is to be called once all has come that was sent
-    by then.
+    `ready` is called when one more partition is ready, with a function to call once all messages sent by then have
+    arrived.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LedPartitions:
         self._deaf = _RESTART  # why nothing comes; empty where it does
 
     def start(self) -> None:
-        """Take over what is led already, and follow what changes."""
+        """Take over present leaderships, and follow changes."""
         for bound in list(self._capture.streams()):
             for partition in bound.stream.partitions:
                 self._succession.begin(_place(partition))
@@ -192,7 +192,7 @@ class LedPartitions:
             done()  # no message ids count
 
     def _take(self, places: Collection[PartitionId]) -> None:
-        """What comes from here on was published since this node leads."""
+        """Messages that arrive from now on were published during this leadership."""
         for place in places:
             self._capture.lead(self._led[place], ready=True)
         self._end_gaps(places)
@@ -231,7 +231,7 @@ class LedPartitions:
     # -- the connection -----------------------------------------------------------------------------
 
     def listening(self) -> None:
-        """There is a connection, new, and what is published from here on comes."""
+        """There is a new connection: messages published from now on arrive."""
         self._deaf = ""
         self._take(list(self._known))
 

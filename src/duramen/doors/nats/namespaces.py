@@ -74,11 +74,7 @@ class _Space(NamedTuple):
 
 
 class NamespaceCapture:
-    """Namespaces with subjects, and what has been taken for them and is not answered yet.
-
-    On a cluster it takes messages for the topics whose shards this node leads, and is ready to. Others hear the same
-    messages, so the leader of one shard answers for what is no topic: see `_answers_for`.
-    """
+    """Namespaces with subjects, and the messages accepted for them that are not acknowledged yet."""
 
     def __init__(
         self, broker: Broker, service: Service, *, limit_bytes: int,

@@ -29,7 +29,7 @@ class Presence:
                 self.write(0)  # so that it has its place on the disk before that is full
 
     def read(self) -> int:
-        """The moment that the last run left; 0 where there was none. Blocking. Raises OSError."""
+        """The time that the last run left; 0 if there is none. Blocking. Raises OSError."""
         text = bytes(self._file.read(0, _DIGITS))
         return int(text) if len(text) == _DIGITS and text.isdigit() else 0
 

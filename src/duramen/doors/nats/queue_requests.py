@@ -56,7 +56,7 @@ class NatsQueues(NatsRequests):
         return await operation.run(operations, wish)
 
     async def _admitted(self, name: str, said: str) -> Stream:
-        """The space, where it may be used. Raises QueueSpaceNotFound, TopicNotAuthorized, NameNotResolved."""
+        """The space, if it may be used. Raises QueueSpaceNotFound, TopicNotAuthorized, NameNotResolved."""
         future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
         rules = QUEUE_ACTIONS[said]
         self._service.admit(ANONYMOUS, rules, (name,), future.set_result)

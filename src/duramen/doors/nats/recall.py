@@ -21,10 +21,10 @@ Places = Iterable[tuple[BoundStream, Partition]]
 def recall(
     broker: Broker, capture: Capture, places: Places, report: Callable[[str], object], done: Callable[[], None]
 ) -> None:
-    """Fill the tables of bound streams from these partitions, as far back as their windows reach; then `done()`.
+    """Fill the tables of bound streams from these partitions, as far back as their windows; then `done()`.
 
-    Only what came through NATS counts. Where a log is damaged, `report` says that repetitions may be stored, and the
-    rest of it is read.
+    Only messages from NATS count. If a log is damaged, `report` says that duplicates may be stored, and the rest is
+    read.
     """
     _Recall(broker, capture, places, report, done).go_on()
 
@@ -94,5 +94,5 @@ class _Recall:
 
 
 def _segment_at(partition: Partition, since_ms: int) -> int:
-    """Where the segment begins that holds the first record of that time: damage hides where in it; -1 for none."""
+    """The start of the segment with the first record of that time: damage hides the exact place; -1 for none."""
     return next((one.base_offset for one in partition.log.segments if one.max_timestamp >= since_ms), -1)

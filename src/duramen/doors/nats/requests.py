@@ -22,7 +22,7 @@ _MOST_REQUESTS: Final = 1000
 
 
 def wish_of(payload: bytes | None, type_: type[_T]) -> _T:
-    """What a request says. Raises BodyTooLarge, RequestInvalid."""
+    """The decoded request. Raises BodyTooLarge, RequestInvalid."""
     if payload is None:
         raise BodyTooLarge(f"a request has at most {LARGEST_REQUEST_BYTES} bytes here")
     try:
@@ -43,7 +43,7 @@ class NatsRequests(ABC):
 
     @abstractmethod
     async def run(self, subject: bytes, instance: str, payload: bytes | None) -> object:
-        """What a request to a subject is answered with. Raises DuramenError, PartlyStored."""
+        """The response to a request on a subject. Raises DuramenError, PartlyStored."""
 
     def take(self, message: Message) -> None:
         """A message that is a request."""
@@ -64,7 +64,7 @@ class NatsRequests(ABC):
         task.add_done_callback(ended)
 
     async def drain(self, timeout_s: float) -> None:
-        """Answer what was taken; requests that wait are answered that the node stops."""
+        """Answer accepted requests; waiting ones get the error that the node stops."""
         for poll in list(self.polls):
             if not poll.done():
                 poll.set_exception(NodeStopping("the node stops"))

@@ -35,7 +35,7 @@ class SubjectTree(Generic[T]):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is bound, and nothing kept of what was."""
+        """Whether nothing is bound, and no former bindings are kept."""
         return self._root.empty()
 
     def bind(self, subject: bytes, thing: T) -> None:
@@ -71,7 +71,7 @@ class SubjectTree(Generic[T]):
                 del parent.children[token]
 
     def match(self, subject: bytes) -> list[T]:
-        """What is bound to a subject that a message was published to, each once."""
+        """The bindings that match the subject of a message, each once."""
         tokens = subject.split(b".")
         found: dict[T, None] = {}
         reserved = tokens[0][:1] == b"$" or tokens[0] == _INBOX

@@ -18,12 +18,12 @@ _UNKNOWN: Final = 0
 
 
 class Succession:
-    """Who led the partitions of bound streams before. Times are ms since 1970."""
+    """The previous leaders of partitions of bound streams. Times are ms since 1970."""
 
     def __init__(
         self, node_id: int, leader_of: Callable[[PartitionId], int | None], heard_ms: Callable[[int], int]
     ) -> None:
-        """`leader_of` is what the metadata says now, `heard_ms` when a node was last heard of; 0: never."""
+        """`leader_of` returns the present leader in the metadata, `heard_ms` when a node was last heard; 0: never."""
         self._node_id = node_id
         self._leader_of = leader_of
         self._heard_ms = heard_ms
@@ -31,12 +31,12 @@ class Succession:
         self._taken_ms: dict[PartitionId, int] = {}  # all that was published before is there; new ones have none
 
     def begin(self, place: PartitionId) -> None:
-        """A partition is there that may have been led at any time."""
+        """Add a partition that may have been led at any time."""
         self._leaders[place] = self._leader_of(place)
         self._taken_ms[place] = _UNKNOWN
 
     def told(self, place: PartitionId, now_ms: int) -> None:
-        """The metadata has changed about a partition; one that was never told of is new."""
+        """The metadata of a partition has changed; an unknown one is new."""
         leader = self._leader_of(place)
         before = self._leaders.setdefault(place, leader)
         if before == leader:
@@ -57,5 +57,5 @@ class Succession:
         self._taken_ms.pop(place, None)
 
     def missing_since_ms(self, place: PartitionId) -> int | None:
-        """From when on something may be missing; 0: it is not known, None: nobody can have expected anything yet."""
+        """From when on messages may be missing; 0: unknown, None: nobody can have expected any yet."""
         return self._taken_ms.get(place)

@@ -29,7 +29,7 @@ _LIST: Final = 7
 
 
 class BrokerConfigs(Resource):
-    """The settings of this node; an empty name stands for every node, of which there is what was changed for all."""
+    """The settings of this node; the empty name stands for every node and has the cluster-wide changes."""
 
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises RequestInvalid for another node."""
@@ -41,7 +41,7 @@ class BrokerConfigs(Resource):
         return [*map(described, configs.entries()), *_listeners(context)]
 
     def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
-        """Raises RequestInvalid for what is not changed while a node runs, ConfigInvalid for a wrong value."""
+        """Raises RequestInvalid for a setting that is fixed while a node runs, ConfigInvalid for an invalid value."""
         del topics
         if wish.name:
             check_node(broker, wish.name)
@@ -67,7 +67,7 @@ def _value(broker: Broker, change: ResourceChange, *, of_all: bool) -> str | Non
 
 
 def _listeners(context: Context) -> list[DescribedConfig]:
-    """What Kafka's tools look for: where the node listens, and what its clients are told."""
+    """The listener configs that Kafka's tools read: where the node listens, and its advertised addresses."""
     advertised = (host_port(context.host, context.port),)
     told = "kafka.advertise" if context.broker.settings.text("kafka.advertise") else "kafka.listen"
     return [

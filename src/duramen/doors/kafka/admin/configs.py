@@ -76,7 +76,7 @@ def cluster_names(asked: ApiNeeds) -> Sequence[str]:
 
 
 def _check_access(exchange: Exchange, operation: AccessOperation, asked: Message) -> None:
-    """Raise the refusal of what has to be done to a resource that is no topic; topics are refused with their names."""
+    """Raise the refusal of an operation on a resource other than a topic; topics are refused with their names."""
     if asked["resource_type"] == _GROUP:
         exchange.admitted.check(Access(operation, ResourceType.GROUP), asked["resource_name"])
     elif asked["resource_type"] != _TOPIC:

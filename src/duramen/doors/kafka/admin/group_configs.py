@@ -26,10 +26,10 @@ _OF_A_GROUP: Final = 8
 
 
 class GroupResource(Resource):
-    """The configs of groups. A group may have some before it is there, as in Apache Kafka."""
+    """The configs of groups. As in Apache Kafka, a group may have some before it exists."""
 
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
-        """Raises RequestInvalid where no group is named."""
+        """Raises RequestInvalid if no group is named."""
         del topics
         _check_name(name)
         return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]

@@ -23,7 +23,7 @@ _ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER)
 
 
 def named(asked: ApiNeeds) -> Iterable[str]:
-    """The topics that are asked for."""
+    """The topics in the request."""
     return [topic["topic"] for topic in asked.request["topics"] or ()]
 
 
@@ -33,7 +33,7 @@ def moved(asked: ApiNeeds) -> Iterable[str]:
 
 
 def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:
-    """The partitions asked for, or all; those that do not exist are left out, as in Apache Kafka."""
+    """The requested partitions, or all; as in Apache Kafka, missing ones are omitted."""
     asked = exchange.message()["topics"]
     topics: list[Message] = []
     if asked is None:

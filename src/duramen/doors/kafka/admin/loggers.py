@@ -42,7 +42,7 @@ class BrokerLoggers(Resource):
         ]
 
     def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
-        """Raises RequestInvalid, or ConfigInvalid naming a logger or level that there is not; then none is changed."""
+        """Raises RequestInvalid, or ConfigInvalid for an unknown logger or level; then none is changed."""
         del topics
         check_node(broker, wish.name)
         if wish.whole:

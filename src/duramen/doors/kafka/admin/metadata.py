@@ -61,7 +61,7 @@ _FEATURES_EPOCH: Final = 1  # what is finalized never changes while the node run
 
 
 def api_versions(error: ErrorCode, version: int = 0) -> Message:
-    """The list of what is implemented, for a request of that version."""
+    """The implemented APIs, for a request of that version."""
     return {
         "error_code": error,
         "api_keys": [{"api_key": api.key, "min_version": api.low, "max_version": api.high} for api in APIS.values()],
@@ -85,7 +85,7 @@ def handle_api_versions(_: Context, exchange: Exchange) -> None:
 
 
 def handle_describe_cluster(context: Context, exchange: Exchange) -> None:
-    """The nodes of the cluster; those that are fenced only where that is asked for (KIP-1073)."""
+    """The nodes of the cluster; fenced ones only on request (KIP-1073)."""
     request = exchange.message()
     endpoint = request["endpoint_type"]
     if endpoint != _BROKERS:
@@ -117,7 +117,7 @@ def _shown(context: Context, *, fenced: bool) -> list[Message]:
 
 
 class _Asked:
-    """A request for metadata: its answer is gathered, and sent once all of it is there."""
+    """A Metadata request: its response is gathered, and sent once it is complete."""
 
     def __init__(self, context: Context, exchange: Exchange, request: Message, count: int) -> None:
         self.context = context
@@ -150,7 +150,7 @@ def _names_none(asked: ApiNeeds) -> bool:
 
 
 def names(asked: ApiNeeds) -> Sequence[TopicKey]:
-    """The topics that are asked for, by name or by id."""
+    """The topics in the request, by name or by id."""
     wanted = () if _names_none(asked) else asked.request["topics"]
     return [_key(topic["name"], topic["topic_id"]) for topic in wanted]
 
@@ -181,7 +181,7 @@ def absent_names(asked: ApiNeeds) -> Iterable[str]:
 
 
 def handle_metadata(context: Context, exchange: Exchange) -> None:
-    """The topics asked for, or all; those that do not exist are created where that is allowed."""
+    """The requested topics, or all; missing ones are created if that is allowed."""
     request = exchange.message()
     wanted: Sequence[Message] | None = request["topics"]
     admitted = exchange.admitted
@@ -241,13 +241,13 @@ def _by_name(
 
 
 def _creates(context: Context, name: str) -> bool:
-    """Whether a topic may be made where it is asked for: of the inventory's the policy of the namespace says so."""
+    """Whether a missing topic may be created; for the inventory, the namespace's policy decides."""
     broker = context.broker
     return broker.names_inventory(name) or broker.settings.flag("auto.create.topics.enable")
 
 
 def absence(topics: ResolvedTopics, key: TopicKey, missing: ErrorCode) -> ErrorCode:
-    """Why a topic is not described; `missing` where it does not exist."""
+    """Why a topic is not described; `missing` if it does not exist."""
     error = topics.error(key)
     if isinstance(error, StreamNotFound):
         return missing
@@ -255,7 +255,7 @@ def absence(topics: ResolvedTopics, key: TopicKey, missing: ErrorCode) -> ErrorC
 
 
 def absent(name: str) -> ErrorCode:
-    """What is said of a topic that does not exist: whether it could."""
+    """The response about a missing topic: whether it could be created."""
     try:
         check_name(name)
     except NameInvalid:
@@ -317,7 +317,7 @@ def _light_topic(context: Context, topic: LightTopic) -> Message:
 
 
 def nodes(context: Context) -> Message:
-    """What Metadata says of the cluster."""
+    """The cluster in Metadata."""
     return {
         "brokers": [broker._asdict() for broker in shown_brokers(context)],
         "cluster_id": context.cluster_id,

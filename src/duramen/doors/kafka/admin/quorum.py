@@ -146,6 +146,6 @@ def _named_replica(context: Context, request: Message) -> ReplicaId:
 
 
 def handle_unregister_broker(context: Context, exchange: Exchange) -> None:
-    """Let a node take part no more that is gone and holds nothing."""
+    """Remove a stopped node without replicas from the cluster."""
     node_id = exchange.message()["broker_id"]
     context.broker.membership.cluster_admin.unregister(node_id, lambda error: _settled(exchange, error))

@@ -56,9 +56,9 @@ def _shown(entity: Sequence[tuple[str, str | None]]) -> list[Message]:
 
 
 def handle_alter_client_quotas(context: Context, exchange: Exchange) -> None:
-    """Change quotas; each entity is answered once its change is durable.
+    """Change quotas; each entity gets its response once its change is durable.
 
-    As in Apache Kafka, one that is named again is answered once, with an error: what was said first is done.
+    As in Apache Kafka, a repeated entity gets one response, with an error; its first change is executed.
     """
     request = exchange.message()
     entries: dict[frozenset[tuple[str, str | None]], list[Message]] = {}

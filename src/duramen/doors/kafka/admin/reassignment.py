@@ -29,7 +29,7 @@ _MOST_PARTITIONS: Final = 10_000  # of one request: each is decided by itself
 
 
 def within_ms(asked_ms: int) -> int:
-    """How long a request waits for the controller that says it would wait so long."""
+    """How long to wait for the controller, given the timeout in the request."""
     return max(1, min(asked_ms, _LONGEST_MS))
 
 
@@ -52,7 +52,7 @@ def _text(error: DuramenError | None) -> str | None:
 
 
 def handle_elect_leaders(context: Context, exchange: Exchange) -> None:
-    """Elect leaders of partitions, or of all: of these only those are told whose leader could be another one."""
+    """Elect leaders of partitions, or of all: then only partitions whose leader could change are reported."""
     request = exchange.message()
     kind, asked = request["election_type"], request["topic_partitions"]
     cluster_admin = context.broker.membership.cluster_admin
@@ -146,7 +146,7 @@ def _reassigned(put: Callable[[Message], None], index: int, error: DuramenError 
 
 
 def handle_list_partition_reassignments(context: Context, exchange: Exchange) -> None:
-    """The partitions whose reassignment is under way: of those asked for, or of all."""
+    """The reassignments in progress, of the requested partitions or of all."""
     asked = exchange.message()["topics"]
     wanted = None if asked is None else {(topic["name"], at) for topic in asked for at in topic["partition_indexes"]}
     cluster_admin = context.broker.membership.cluster_admin

@@ -58,7 +58,7 @@ class DescribedConfig(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """What is to become of a config. `value` is None only where it is deleted."""
+    """A change of a config. `value` is None only for a deletion."""
 
     name: str
     operation: Operation
@@ -66,7 +66,7 @@ class ResourceChange(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """What is to become of a resource. With `whole` configs that are not named go back to their defaults."""
+    """A change of a resource. With `whole`, configs that are not named are reset to their defaults."""
 
     name: str
     changes: Sequence[ResourceChange]
@@ -135,9 +135,9 @@ class TopicConfigs(Resource):
 
 
 def meant(changes: Sequence[ResourceChange], settings: Mapping[str, Setting]) -> list[ResourceChange]:
-    """The changes without those that delete a config that there is not: Apache Kafka takes them, and does nothing.
+    """The changes without deletions of unknown configs, which Apache Kafka accepts and ignores.
 
-    MirrorMaker 2 sends one for every config that the other cluster has at its default.
+    MirrorMaker 2 sends one for every config that has its default in the other cluster.
     """
     return [change for change in changes if change.operation != "delete" or change.name in settings]
 
@@ -150,9 +150,9 @@ def _value(stream: Stream | None, change: ResourceChange) -> str | None:
 
 
 def changed_list(change: ResourceChange, catalogue: Mapping[str, Setting], present: Callable[[str], str]) -> str | None:
-    """The value that a config has after a change; what is appended or subtracted, from what `present` says it has now.
+    """The value of a config after a change; items are appended to or subtracted from its value in `present`.
 
-    Raises ConfigInvalid where it is no list.
+    Raises ConfigInvalid if it is not a list.
     """
     name, value = change.name, change.value
     if change.operation in ("set", "delete") or value is None:

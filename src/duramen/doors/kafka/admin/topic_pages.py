@@ -22,7 +22,7 @@ _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 
 def names(asked: ApiNeeds) -> Sequence[str]:
-    """The topics that are asked for."""
+    """The topics in the request."""
     return [topic["name"] for topic in asked.request["topics"]]
 
 
@@ -37,7 +37,7 @@ def _from(context: Context, first: str) -> Iterator[Stream]:
 
 
 def handle_describe_topic_partitions(context: Context, exchange: Exchange) -> None:
-    """The topics asked for, or all, from the cursor on; the answer's cursor says where the next page begins."""
+    """The requested topics, or all, from the cursor on; the response's cursor is the start of the next page."""
     request = exchange.message()
     broker, cursor = context.broker, request["cursor"]
     left = max(1, min(request["response_partition_limit"], broker.settings.integer("max.request.partition.size.limit")))

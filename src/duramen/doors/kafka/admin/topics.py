@@ -30,7 +30,7 @@ _CREATE: Final = Access(Operation.CREATE, ResourceType.TOPIC)
 
 
 def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
-    """One of each name, and the names that are there more than once: as in Apache Kafka they have one answer."""
+    """One entry per name, and the repeated names: as in Apache Kafka these get one response."""
     counts = Counter(topic["name"] for topic in topics)
     return list({topic["name"]: topic for topic in topics}.values()), {name for name in counts if counts[name] > 1}
 
@@ -202,7 +202,7 @@ def handle_create_partitions(context: Context, exchange: Exchange) -> None:
 
 
 def _growth(context: Context, topics: ResolvedTopics, topic: Message) -> Assignment | None:
-    """The replicas of the new partitions, where they are given. Raises what the request would end with."""
+    """The replicas of the new partitions, if given. Raises the error of the request."""
     stream = topics.get(topic["name"])
     assignments = topic["assignments"]
     assignment = None if assignments is None else tuple(tuple(one["broker_ids"]) for one in assignments)

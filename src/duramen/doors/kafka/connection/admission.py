@@ -14,7 +14,7 @@ __all__ = ["enter"]
 
 
 def enter(api: ApiHandler, context: Context, exchange: Exchange) -> None:
-    """Have a request handled once its names are resolved. Raises RequestInvalid where the connection cannot go on."""
+    """Handle a request once its names are resolved. Raises RequestInvalid if the connection cannot continue."""
     api.decode(context, exchange)
     for_all = context.service.for_readers if api.rules.only_reads else context.service.for_all
     if for_all is not None:  # the usual way of a request, made short

@@ -29,7 +29,7 @@ class _Store(Protocol):
         """Grows with every append."""
 
     def unblock(self, blocked: Blocked, done: _Done) -> None:
-        """Do what a read waits for."""
+        """Execute the read's blocking job."""
 
 
 class ColdReads:
@@ -47,7 +47,7 @@ class ColdReads:
         self._written_s = -_WRITING_S
 
     def read(self, blocked: Blocked, done: _Done) -> None:
-        """Do what a read waits for, now or when its turn comes; then `done(None)`, or `done(error)`."""
+        """Execute a read's blocking job, now or in its turn; then `done(None)`, or `done(error)`."""
         now_s = self._clock.seconds()
         turn_s = now_s if self.alone else max(now_s, self._next_s)
         self._next_s = turn_s + self._usual_s / self._share
@@ -60,7 +60,7 @@ class ColdReads:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody writes to whom time was to be left."""
+        """Whether no client writes for which time would be left."""
         now_s = self._clock.seconds()
         wal_end = self._store.wal_end
         if wal_end != self._wal_end:

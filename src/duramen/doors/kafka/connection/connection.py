@@ -50,7 +50,7 @@ TakeHot = Callable[[HotChannel, Context, memoryview, float], int]
 
 
 class Door(Records, Protocol):
-    """What a connection needs of the door it came through."""
+    """The interface of the door to its connections."""
 
     clock: Clock
     memory: RequestMemory
@@ -66,7 +66,7 @@ class Door(Records, Protocol):
         """Have something done after a while."""
 
     def opened(self, connection: "KafkaConnection") -> None:
-        """A connection is there."""
+        """A connection is open."""
 
     def admit(self, descriptor: int) -> bool:
         """Whether a new connection with this descriptor may stay."""
@@ -78,7 +78,7 @@ class Door(Records, Protocol):
         """Reading from a connection pauses."""
 
     def handle(self, context: Context, exchange: Exchange) -> None:
-        """Answer a request, now or later. Raises RequestInvalid where the connection cannot go on."""
+        """Answer a request, now or later. Raises RequestInvalid if the connection cannot continue."""
 
     def answered(self, exchange: Exchange) -> None:
         """A request has its answer."""
@@ -119,7 +119,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asyncio: the connection is there."""
+        """Asyncio: the connection is open."""
         # uvloop's transports have the methods without the class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
@@ -148,7 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._door.closed(self)
 
     def get_buffer(self, _: int) -> memoryview:
-        """Asyncio: where the next bytes go: into a large frame directly, else into what all connections share."""
+        """Asyncio: the buffer for the next bytes: a large frame's own, otherwise the one that all connections share."""
         if self._frame is not None and len(self._frame) - self._filled >= _DIRECT_BYTES:
             self._direct = True
             return memoryview(self._frame)[self._filled :]
@@ -156,7 +156,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._door.receive_buffer
 
     def buffer_updated(self, count: int) -> None:
-        """Asyncio: so many bytes came."""
+        """Asyncio: a number of bytes arrived."""
         door = self._door
         self._progress_s = now_s = door.clock.seconds()
         try:
@@ -196,9 +196,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # -- receiving ----------------------------------------------------------------------------------
 
     def _feed(self, data: memoryview) -> None:
-        """Take what came apart into requests and handle them; what is left when reading pauses is kept.
+        """Split the received bytes into requests and handle them; keep the rest when reading pauses.
 
-        Many requests that came at once are handled in turns, so that other connections have theirs in between.
+        Many requests that arrived together are handled in several turns, so that other connections run in between.
         """
         transport = self._transport
         if transport is None:
@@ -220,7 +220,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._rest = bytes(data)
 
     def _feed_some(self, data: memoryview) -> memoryview:
-        """Take the next request or a part of it; returns what is left."""
+        """Process the next request or a part of it; returns the rest."""
         if self._frame is not None:
             room = min(len(data), len(self._frame) - self._filled)
             self._frame[self._filled : self._filled + room] = data[:room]
@@ -242,7 +242,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return data
 
     def _feed_rest(self) -> None:
-        """Go on with what came before reading paused."""
+        """Continue with bytes that arrived before reading paused."""
         rest, self._rest = self._rest, b""
         try:
             self._frame_progress(_NOTHING)
@@ -251,7 +251,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._refuse(str(error))
 
     def _check_size(self, data: memoryview) -> int:
-        """The size that a frame says it has. Raises RequestInvalid where no request can be so small or large."""
+        """The size in a frame's header. Raises RequestInvalid if no request can have it."""
         size = int.from_bytes(data[:4], "big", signed=True)
         if not FIXED_HEADER_BYTES <= size <= self._door.largest_request:
             raise RequestInvalid(f"a request says that it has {size} bytes")
@@ -265,7 +265,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return size
 
     def _frame_progress(self, rest: memoryview) -> memoryview:
-        """Handle the frame if it is whole; let it grow if its buffer is full. Returns what is left to feed."""
+        """Handle the frame if it is complete; grow its buffer if that is full. Returns the rest."""
         frame = self._frame
         if frame is None or self._filled < len(frame):
             return rest
@@ -279,7 +279,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return rest
 
     def _grow(self, size: int, rest: memoryview) -> memoryview:
-        """Give the frame a buffer of `size` bytes, now or when there is memory. Returns what is left to feed."""
+        """Give the frame a buffer of `size` bytes, now or when there is memory. Returns the rest."""
         self._growing_to = size
         if self._door.memory.acquire(self, self._growth()):
             self._grown()
@@ -310,15 +310,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume("memory")
 
     def half_request_bytes(self) -> int:
-        """What it holds for a request of which not everything has come."""
+        """The memory of its incomplete request."""
         return len(self._frame) if self._frame is not None else 0
 
     def whole_request_bytes(self) -> int:
-        """What the request that is coming in takes in all."""
+        """The memory of its incomplete request once it is complete."""
         return self._size
 
     def keeps_us_waiting(self) -> bool:
-        """Whether it is for the client that the rest of a request does not come: we would read it."""
+        """Whether the client causes the delay of an incomplete request: the connection would read it."""
         return self._frame is not None and self._pauses <= _OF_THE_CLIENT
 
     def reclaim(self) -> None:
@@ -326,18 +326,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._refuse("the connection stalled in the middle of a request while others waited for memory")
 
     def _refuse(self, why: str) -> None:
-        """Close the connection for what the client did; nothing acknowledged is touched by it."""
+        """Close the connection because of the client's error; acknowledged records are unaffected."""
         _log.warning("connection from %s closed: %s", self.peer_host or "?", why)
         self._door.bad_requests.value += 1
         self.abort()
 
     def abort(self) -> None:
-        """Break the connection off: what was not sent yet is lost."""
+        """Abort the connection; unsent responses are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close once what was answered has gone out."""
+        """Close once the pending responses are sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -370,7 +370,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._door.handle(self._context, exchange)
 
     def came(self, exchange: Exchange) -> None:
-        """A request is whole: its answer comes behind those of the requests before it."""
+        """A request is complete: its response follows those of earlier requests."""
         self._exchanges.append(exchange)
         self._unanswered_bytes += exchange.size
         if self._unanswered_bytes > self._door.unanswered_bytes or len(self._exchanges) > _UNANSWERED_REQUESTS:
@@ -386,11 +386,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._pause("unanswered")
 
     def hold(self) -> None:
-        """The newest request waits for its names: those behind it wait too, so that what they do keeps its order."""
+        """The newest request waits for its names; later ones wait too, so that their order is kept."""
         self._pause(_NAMES)
 
     def go_on(self, action: Callable[[], None]) -> None:
-        """The newest request has its names: handle it, and what is behind it."""
+        """The newest request has its names: handle it and the later ones."""
         if self._transport is None:
             return
         try:
@@ -421,7 +421,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _throttle(self, delay_ms: int) -> None:
-        """Read nothing more for a while: the client has been told, and may not know what to make of it (KIP-219)."""
+        """Stop reading for the throttle time, which the client may not respect by itself (KIP-219)."""
         self._throttled_until_ms = max(self._throttled_until_ms, self._door.clock.monotonic_ms() + delay_ms)
         if "throttled" not in self._pauses:
             self._pause("throttled")
@@ -478,7 +478,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._resume("unanswered")
 
     def _send_next(self, transport: asyncio.Transport) -> None:
-        """Send the next answer, and with the same call small ones behind it that are ready, too."""
+        """Send the next response, and in the same call small later ones that are ready."""
         exchanges = self._exchanges
         answers: list[Buffer] = []
         answers_bytes = released_bytes = 0

@@ -89,7 +89,7 @@ def refuse(context: Context, exchange: Exchange, code: ErrorCode, why: str = "")
 
 
 def _entry(asked: Mapping[str, Any], arrays: Mapping[str, tuple[str, str]], code: ErrorCode, why: str) -> Message:
-    """The answer about one thing that was asked about, with those that lie in it."""
+    """The error response for one item of the request, with its nested items."""
     entry: Message = {
         **_NOTHING,
         "error_code": code,

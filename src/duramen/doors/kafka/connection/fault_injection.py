@@ -54,7 +54,7 @@ class _Late(Channel):
 
 
 class Injector:
-    """Does to each request what the table of faults says."""
+    """Applies the table of faults to each request."""
 
     def __init__(self, faults: RequestFaults, clock: Clock, deadlines: Deadlines) -> None:
         self._faults = faults
@@ -78,7 +78,7 @@ class Injector:
             refuse(context, exchange, fault.code, f"{fault.code.name}, as requested by the test")
 
     def answered(self, exchange: Exchange) -> None:
-        """A request has its answer: say so where there are errors in it."""
+        """A request has its response: log its errors."""
         header = exchange.header
         for code in sorted(exchange.errors):
             _log.info(

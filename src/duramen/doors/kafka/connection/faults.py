@@ -12,14 +12,14 @@ __all__ = ["Fault", "RequestFaults"]
 
 
 class Fault(NamedTuple):
-    """What becomes of one request: its answer comes so much later; with a code, it is refused and not done."""
+    """The fault of one request: the delay of its response; with a code, it is refused and not executed."""
 
     delay_ms: int
     code: ErrorCode
 
 
 class RequestFaults:
-    """What is to happen to the next requests of each API."""
+    """The faults of the next requests of each API."""
 
     def __init__(self) -> None:
         self._delays: dict[ApiKey, int] = {}
@@ -39,7 +39,7 @@ class RequestFaults:
         self._errors.clear()
 
     def take(self, api: ApiKey) -> Fault:
-        """What becomes of a request that is there; a refusal counts as given."""
+        """The fault of an arriving request; a refusal is counted as used."""
         code, left = self._errors.pop(api, (ErrorCode.NONE, 0))
         if left is None:
             self._errors[api] = code, None

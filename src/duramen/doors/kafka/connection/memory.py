@@ -26,7 +26,11 @@ _SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 
 
 class Holder(Protocol):
-    """A connection. `unproven_bytes` belongs to the account: what the unfinished request holds of the half for such."""
+    """A connection. `last_produced_ms` is the time of its last acknowledged batch, negative before the first.
+
+    `unproven_bytes` belongs to the budget: the part of the half for unproven connections that its incomplete request
+    uses.
+    """
 
     unproven_bytes: int
 
@@ -39,16 +43,16 @@ class Holder(Protocol):
         """When a batch was last acknowledged to it; negative before the first."""
 
     def memory_granted(self) -> None:
-        """There is room now: go on reading."""
+        """There is memory now: continue reading."""
 
     def half_request_bytes(self) -> int:
-        """What it holds for a request of which not everything has come; 0: there is none."""
+        """The memory of its incomplete request; 0 without one."""
 
     def whole_request_bytes(self) -> int:
-        """What the request that it waits for memory for takes once everything of it has come."""
+        """The memory of the request for which it waits, once it is complete."""
 
     def keeps_us_waiting(self) -> bool:
-        """Whether it is for the client that the rest of a request does not come."""
+        """Whether the client causes the delay of an incomplete request."""
 
     def reclaim(self) -> None:
         """Close: others need the memory."""
@@ -78,7 +82,7 @@ class RequestMemory:
         self.holders: set[Holder] = set()
 
     def acquire(self, holder: Holder, size: int) -> bool:
-        """Take `size` bytes; where they are not there now, `holder` waits and is told when it has them."""
+        """Take `size` bytes; if they are not free, `holder` waits and is notified when it has them."""
         proven = self._proven(holder)
         line = self._proven_line if proven else self._other_line(holder)
         if not line and self._fits(holder, size, proven=proven):
@@ -90,9 +94,9 @@ class RequestMemory:
         return False
 
     def try_take(self, size: int) -> bool:
-        """Count a whole request that has been received, unless there is no room for it.
+        """Count a complete, received request, unless there is no memory for it.
 
-        Small ones, heartbeats among them, go before those that wait.
+        Small ones, such as heartbeats, go before waiting connections.
         """
         if size <= _SMALL_BYTES:
             has_room = self._used + size <= self._limit + self._limit // _SMALL_SHARE
@@ -104,19 +108,19 @@ class RequestMemory:
         return has_room
 
     def charge(self, size: int) -> None:
-        """Count what is held already, room or not: whoever comes next waits for it."""
+        """Count memory that is already used, even beyond the limit: later requests wait for it."""
         self._used += size
         self._gauge.value = self._used
 
     def completed(self, holder: Holder) -> None:
-        """The holder's request is whole: it will be answered, and given back then."""
+        """The holder's request is complete: it will be answered, and its memory released then."""
         if holder.unproven_bytes:
             self._unproven -= holder.unproven_bytes
             holder.unproven_bytes = 0
             self._serve()
 
     def release(self, size: int) -> None:
-        """Give bytes back; whoever waits gets them."""
+        """Release bytes, which go to waiting connections."""
         self._used -= size
         self._gauge.value = self._used
         if self._proven_line or self._known_line or self._new_line:
@@ -204,7 +208,7 @@ class RequestMemory:
             self._check_later()
 
     def _break_ties(self) -> None:
-        """Close those in line who hold what the first of a line could never get, however long everybody waits."""
+        """Close queued connections that hold memory which the first in the queue could otherwise never get."""
         lines = self._lines()
         for at, (line, proven) in enumerate(lines):
             if not line:
@@ -241,5 +245,5 @@ class RequestMemory:
 
 
 def _held(holder: Holder, *, proven: bool) -> int:
-    """What counts of what a holder has where one is looked at who is `proven`, or one who is not."""
+    """The counted memory of a holder, for a `proven` connection or another."""
     return holder.half_request_bytes() if proven else holder.unproven_bytes

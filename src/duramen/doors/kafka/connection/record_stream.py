@@ -25,14 +25,14 @@ _JOINED_BYTES: Final = 16 * 1024  # until then one buffer costs less than many
 
 
 class Records(Protocol):
-    """Where the records of answers come from."""
+    """The source of records for responses."""
 
     broker: Broker
     cold_reads: ColdReads
 
     @property
     def pieces_are_copied(self) -> bool:
-        """Whether what a socket is given must not keep more in memory than its own bytes."""
+        """Whether a piece given to a socket must not keep more memory than its own bytes."""
 
     def piece_bytes(self, *, cold: bool) -> int:
         """How much of an answer a connection may read from a log at once."""
@@ -52,13 +52,13 @@ class Streaming:
         self.answer = answer
 
     def drop(self) -> None:
-        """Let go of the log: the connection is gone."""
+        """Release the log: the connection is closed."""
         self.answer = self._slice = None
 
     def send(self, transport: asyncio.Transport, takes_more: Callable[[], bool], go_on: Callable[[], None]) -> bool:
-        """Send as much of the answer as the socket takes; says whether that was all.
+        """Send as much of the response as the socket accepts; returns whether that was all.
 
-        `takes_more` says whether the socket takes more now; `go_on` is called once what it `waits` for is there.
+        `takes_more` tells whether the socket accepts more now; `go_on` is called once the awaited data is there.
         """
         sent = 0
         while self.answer is not None and takes_more():
@@ -83,9 +83,9 @@ class Streaming:
         return self.answer is None
 
     def _gather(self, parts: Iterator[Buffer | Slice]) -> tuple[list[Buffer], Blocked | None]:
-        """What goes to the socket with one call: about a piece, and what lies between the records of partitions.
+        """The bytes for one call to the socket: about one piece, with the bytes between the records of partitions.
 
-        Each call costs both sides more than the bytes of a small part do. Raises LogDamaged.
+        Each call costs both sides more than the bytes of a small part. Raises LogDamaged.
         """
         buffers: list[Buffer] = []
         size = 0

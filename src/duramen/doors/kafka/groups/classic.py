@@ -59,17 +59,17 @@ def _keys(exchange: Exchange) -> Sequence[str]:
 
 
 def found_groups(asked: ApiNeeds) -> Sequence[str]:
-    """The groups whose coordinators are asked for."""
+    """The groups in the request."""
     return _keys(asked.exchange) if asked.request["key_type"] == _GROUP_KEY else ()
 
 
 def found_transactional_ids(asked: ApiNeeds) -> Sequence[str]:
-    """The transactional ids whose coordinators are asked for."""
+    """The transactional ids in the request."""
     return _keys(asked.exchange) if asked.request["key_type"] == _TRANSACTION_KEY else ()
 
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
-    """Which node coordinates a group or a transactional id: who leads the partition that stores it."""
+    """The coordinator of a group or transactional id: the leader of the partition that stores it."""
     request = exchange.message()
     keys = _keys(exchange)
     broker, admitted = context.broker, exchange.admitted
@@ -107,7 +107,7 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
 
 
 def _coordinator(context: Context, key_type: int, key: str) -> dict[str, Any]:
-    """Who coordinates a group, a transactional id or a partition of a share group."""
+    """The coordinator of a group, a transactional id or a share partition."""
     name, partition_of = _STORED[key_type]
     stream = context.broker.streams.find(name)
     index = -1 if stream is None else partition_of(key, len(stream.partitions))

@@ -30,7 +30,7 @@ _CONSUMER_MEMBER: Final = 1
 
 
 def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> None:
-    """A member joins, lives or leaves, and learns what it may read."""
+    """A member joins, sends a heartbeat or leaves, and gets its assignment."""
     request = exchange.message()
     broker = context.broker
     leaves = request["member_epoch"] < JOIN_EPOCH
@@ -64,7 +64,7 @@ def handle_consumer_group_heartbeat(context: Context, exchange: Exchange) -> Non
 
 
 def _check(request: Message, version: int) -> None:
-    """Raise RequestInvalid where a heartbeat lacks what it needs, or says what cannot be."""
+    """Raise RequestInvalid if a heartbeat lacks required fields or has invalid ones."""
     epoch = request["member_epoch"]
     if not request["group_id"]:
         raise RequestInvalid("a heartbeat names its group")

@@ -44,12 +44,12 @@ def unresolved(error: DuramenError) -> DuramenError:
 
 
 class Named:
-    """What one request names: `there` are the partitions that there are, with what it says of each."""
+    """The partitions in a request: `there` are the existing ones, with their fields."""
 
     def __init__(
         self, context: Context, request: Message, named: ResolvedTopics, *, keeps_renamed: bool = False
     ) -> None:
-        """With `keeps_renamed` a topic is there under the name that a group has used, if it was renamed since then."""
+        """With `keeps_renamed` a renamed topic is found under the name that a group has used."""
         self.there: list[tuple[OffsetKey, Message]] = []
         self._now_ms = context.broker.now_ms()
         self._topics: list[Message] = []
@@ -93,7 +93,7 @@ class Named:
 
     @property
     def offsets(self) -> list[tuple[OffsetKey, CommittedOffset]]:
-        """What is to be committed for each of them."""
+        """The offsets to commit for each of them."""
         return [
             (
                 key,
@@ -108,7 +108,7 @@ class Named:
     def answered(
         self, results: Sequence[DuramenError | None] | DuramenError, code: Callable[[DuramenError | None], ErrorCode]
     ) -> list[Message]:
-        """Every topic that was named, with what became of each of `there`, or with what happened to all of them."""
+        """The response for every named topic, with the result of each of `there`, or one error for all."""
         if isinstance(results, DuramenError):
             results = [results] * len(self._answers)
         for answer, result in zip(self._answers, results, strict=True):

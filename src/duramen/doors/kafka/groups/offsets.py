@@ -53,18 +53,18 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
 
 
 def _fetched(asked: ApiNeeds) -> Sequence[Message]:
-    """What is asked for, group by group."""
+    """The requested offsets, group by group."""
     several: Sequence[Message] = asked.request["groups"]
     return several if asked.exchange.version >= _SEVERAL_GROUPS else (asked.request,)
 
 
 def fetched_groups(asked: ApiNeeds) -> Sequence[str]:
-    """The groups whose offsets are asked for."""
+    """The groups in the request."""
     return [group["group_id"] for group in _fetched(asked)]
 
 
 def fetched_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
-    """The topics in which offsets are asked for; where that is all, those in which there are some."""
+    """The topics in the request; if it requests all, those with committed offsets."""
     for group in _fetched(asked):
         if group["topics"] is None:
             groups = asked.context.broker.groups
@@ -75,7 +75,7 @@ def fetched_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
 
 
 def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
-    """What groups have committed; a member that says which epoch it is in is told where it is not that any more."""
+    """The committed offsets of groups; a member with an outdated epoch gets an error."""
     request = exchange.message()
     stable = request["require_stable"] is True
     told = _Told(context.broker.groups, context.answer_room(), exchange.admitted, stable=stable)
@@ -96,7 +96,7 @@ def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
 
 
 def _refused(topics: Sequence[Message] | None, code: ErrorCode) -> list[Message]:
-    """An answer that says of each partition why there is none."""
+    """A response with an error for each partition."""
     return [
         {
             "name": topic["name"],
@@ -109,7 +109,7 @@ def _refused(topics: Sequence[Message] | None, code: ErrorCode) -> list[Message]
 
 
 class _Told(NamedTuple):
-    """With `stable` an offset that a transaction may change still is not told (KIP-447)."""
+    """With `stable`, an offset that a pending transaction may change is not returned (KIP-447)."""
 
     groups: Coordinator
     room: AnswerRoom
@@ -128,7 +128,7 @@ def _committed_of(told: _Told, group: Message) -> Message:
 
 
 def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
-    """Raises RequestInvalid where there is too much of it."""
+    """Raises RequestInvalid if the request is too large."""
     groups = told.groups
     told.room.check()
     unstable = groups.unstable_of(group_id) if told.stable else frozenset()
@@ -196,7 +196,7 @@ def _committed_offset(index: int, committed: CommittedOffset | None) -> Message:
 
 
 def handle_offset_delete(context: Context, exchange: Exchange) -> None:
-    """Forget what a group has committed of partitions that none of its members wants."""
+    """Delete a group's committed offsets of partitions to which no member subscribes."""
     request = exchange.message()
     named = Named(context, request, exchange.admitted.topics)
 

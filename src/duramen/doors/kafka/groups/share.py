@@ -150,7 +150,7 @@ def _described(context: Context, group: ShareGroup) -> Message:
 
 
 def offset_topics(asked: ApiNeeds) -> Iterator[str]:
-    """The topics in which offsets are asked for; where that is all, those that a group has something of."""
+    """The topics in the request; if it requests all, those of the group."""
     for wanted in asked.request["groups"]:
         if wanted["topics"] is not None:
             yield from (topic["topic_name"] for topic in wanted["topics"])
@@ -161,7 +161,7 @@ def offset_topics(asked: ApiNeeds) -> Iterator[str]:
 
 
 def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
-    """Where groups are in their partitions (KIP-932), and how far behind (KIP-1226)."""
+    """The start offsets of share groups in their partitions (KIP-932), and the lag (KIP-1226)."""
     wanted: dict[str, dict[str, Sequence[int]] | DuramenError] = {}
     known: list[ShareKey] = []
     admitted = exchange.admitted
@@ -243,7 +243,7 @@ def _offsets(
 
 
 def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
-    """Have a group without members begin anew at other offsets; answered once that is durable."""
+    """Reset the offsets of a group without members; the response comes once that is durable."""
     request = exchange.message()
     starts: list[tuple[Partition, int]] = []
     topics: list[Message] = []

@@ -39,7 +39,7 @@ Results = Mapping[ShareKey, DuramenError | None]
 
 
 def handle_share_fetch(context: Context, exchange: Exchange) -> None:
-    """Take in what the consumer says of records that it holds, and give it more, at once or once there are some."""
+    """Process the consumer's acknowledgements, and acquire more records for it, waiting if there are none."""
     request = exchange.message()
     try:
         _check(request)
@@ -54,7 +54,7 @@ def handle_share_fetch(context: Context, exchange: Exchange) -> None:
 
 
 def handle_share_acknowledge(context: Context, exchange: Exchange) -> None:
-    """Take in what the consumer says of records that it holds; answered once it is durable."""
+    """Process the consumer's acknowledgements; the response comes once they are durable."""
     request = exchange.message()
     try:
         _check(request)
@@ -126,7 +126,7 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
 
 
 def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[Spoken, dict[ShareKey, DuramenError]]:
-    """What is said of which share partition, and which of it cannot be meant."""
+    """The acknowledgements for each share partition, and the invalid ones."""
     group = request["group_id"]
     renews = request["is_renew_ack"] and context.broker.sharing.config(group).renews
     spoken: dict[ShareKey, list[Acknowledged]] = {}
@@ -153,7 +153,7 @@ def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[
 
 
 def _refusal(named: ResolvedTopics, topic_id: UUID) -> DuramenError | None:
-    """Why nothing may be done with a topic; None also where it is not there: the partition says so."""
+    """Why nothing may be done with a topic; None also if it is missing: then the partition has the error."""
     error = named.error(topic_id) if named.find(topic_id) is None else None
     return None if isinstance(error, StreamNotFound) else error
 
@@ -189,7 +189,7 @@ def _acknowledge(context: Context, session: ShareSession, spoken: Spoken, done: 
 
 
 def _after_closing(context: Context, request: Message, session: ShareSession, reply: Callable[[], None]) -> None:
-    """End the session where the request says so, let go of what is held, and reply."""
+    """End the session if the request says so, release acquired records, and respond."""
     if request["share_session_epoch"] == CLOSING:
         context.shares.close(session)
         context.broker.sharing.release(session.member_id, session.partitions, reply)
@@ -220,7 +220,7 @@ class _ShareFetch:
         self._left = 2
 
     def begin(self, spoken: Spoken) -> None:
-        """Acknowledge, and fetch beside it: what is released may be acquired again at once."""
+        """Acknowledge, and fetch at the same time: released records may be acquired again at once."""
         _acknowledge(self._context, self._session, spoken, self._acknowledged)
         request, session = self._request, self._session
         largest = self._context.broker.quotas.largest_answer(self._exchange.client_id)
@@ -303,7 +303,7 @@ def _code(topics: ResolvedTopics, key: ShareKey, error: DuramenError | None) -> 
 def _leaders(
     context: Context, topics: ResolvedTopics, errors: Mapping[ShareKey, Sequence[DuramenError | None]]
 ) -> dict[ShareKey, LeaderHint]:
-    """Who leads the partitions of which this node is not the leader (as KIP-951 has it for other fetches)."""
+    """The leaders of partitions that this node does not lead (like KIP-951 for other fetches)."""
     leaders = {}
     for key, told in errors.items():
         stream = topics.find(key.topic_id)

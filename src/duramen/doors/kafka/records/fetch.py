@@ -42,7 +42,7 @@ _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
 
 
 class _Begun(NamedTuple):
-    """A request, and what it means in its session."""
+    """A request, and its meaning in its session."""
 
     request: FetchRequest
     turn: SessionFetch
@@ -79,7 +79,7 @@ def _missing(topics: ResolvedTopics, topic: str | UUID) -> DuramenError:
 
 
 def handle_fetch(context: Context, exchange: Exchange) -> None:
-    """Answer with what there is, at once or as soon as there is enough."""
+    """Respond with the available records, at once or when there are enough."""
     begun: _Begun = exchange.request
     request, turn = begun
     if turn.error:

@@ -97,7 +97,7 @@ class HotPath:
     def take(self, channel: HotChannel, context: Context, data: memoryview, began_s: float) -> int:
         """Take in the usual Produce request that `data` begins with; its bytes, 0 where it is not that.
 
-        `began_s` is when it was whole.
+        `began_s` is when it was complete.
         """
         found = self._read(data)
         if found is None:

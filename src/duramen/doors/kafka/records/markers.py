@@ -42,7 +42,7 @@ class _Describing:
         self._running = False
 
     def go_on(self) -> None:
-        """Look at partitions until one has to be waited for; then answer."""
+        """Process partitions until one has to be awaited; then respond."""
         self._running = True
         while self._left:
             _, name, index, offset = self._left[0]

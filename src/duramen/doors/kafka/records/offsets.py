@@ -37,7 +37,7 @@ def handle_list_offsets(context: Context, exchange: Exchange) -> None:
 
 
 def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[tuple[str, int]]]:
-    """One of each partition, and those that are there more than once: as in Apache Kafka they have one answer."""
+    """One entry per partition, and the repeated ones: as in Apache Kafka these get one response."""
     counts = Counter((topic["name"], one["partition_index"]) for topic in topics for one in topic["partitions"])
     repeated = {key for key, count in counts.items() if count > 1}
     if not repeated:
@@ -141,7 +141,7 @@ def _found(
 
 
 def handle_offset_for_leader_epoch(context: Context, exchange: Exchange) -> None:
-    """Where leader epochs end, so that a consumer notices that what it has read was cut (KIP-320)."""
+    """The ends of leader epochs, so that a consumer notices truncated records (KIP-320)."""
     del context
     topics = []
     named = exchange.admitted.topics

@@ -72,7 +72,7 @@ class PendingProduce:
         """How long the client is to wait because of quotas of what it writes to."""
 
     def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
-        """Where the answers of this topic's `partitions` batches belong."""
+        """The place for the results of this topic's `partitions` batches."""
         self._left += partitions
         places = [_NO_ANSWER] * partitions
         self._places.append(places)
@@ -125,7 +125,7 @@ class PendingProduce:
         self.finish()
 
     def give_up_in_time(self, request: ProduceRequest) -> None:
-        """What replicas have not acknowledged within the request's timeout is answered so: it may be there later."""
+        """Batches that are not acknowledged within the request's timeout get an error; they may be stored later."""
         if self._left > 1:
             give_up = partial(self._give_up, request)
             self._deadline = self._context.broker.later(max(0, request.timeout_ms), give_up)
@@ -212,7 +212,7 @@ def names(asked: ApiNeeds) -> Sequence[str]:
 
 
 def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
-    """The transactional id, where there is one."""
+    """The transactional id in the request, if any."""
     id_ = asked.request.transactional_id
     return () if id_ is None else (id_,)
 

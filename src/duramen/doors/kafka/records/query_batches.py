@@ -41,7 +41,7 @@ def handle_begin_batch(context: Context, exchange: Exchange) -> None:
 
 
 def handle_decide_batch(context: Context, exchange: Exchange) -> None:
-    """A driver wants a batch decided, or gives it up; answered when the decision is stored and being carried out."""
+    """A driver decides or abandons a batch; the response comes once the decision is stored and being executed."""
     request = exchange.message()
     decisions = context.broker.transactions.decisions
 

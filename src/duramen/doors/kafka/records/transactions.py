@@ -70,13 +70,13 @@ def _code(exchange: Exchange, error: Exception | None) -> ErrorCode:
 
 
 def initialised_ids(asked: ApiNeeds) -> Sequence[str]:
-    """The transactional id, where there is one."""
+    """The transactional id in the request, if any."""
     id_ = asked.request["transactional_id"]
     return () if id_ is None else (id_,)
 
 
 def idempotent_only(asked: ApiNeeds) -> Sequence[str]:
-    """The cluster, where a producer wants an id without a transactional one."""
+    """The cluster, if a producer requests an id without a transactional id."""
     return () if initialised_ids(asked) else (CLUSTER_NAME,)
 
 
@@ -183,7 +183,7 @@ def handle_add_offsets_to_txn(context: Context, exchange: Exchange) -> None:
 
 
 def handle_end_txn(context: Context, exchange: Exchange) -> None:
-    """Commit or abort; from version 5 on the answer has the identity to go on with."""
+    """Commit or abort; from version 5 on the response has the producer id and epoch to continue with."""
     request = exchange.message()
 
     def done(identity: ProducerIdentity | None, error: DuramenError | None) -> None:
@@ -235,7 +235,7 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 
 
 def described_ids(asked: ApiNeeds) -> Sequence[str]:
-    """The transactional ids that are asked for."""
+    """The transactional ids in the request."""
     ids: Sequence[str] = asked.request["transactional_ids"]
     return ids
 
@@ -253,7 +253,7 @@ def listed_ids(asked: ApiNeeds) -> Sequence[str]:
 
 
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
-    """Who writes to partitions, and where the transaction that is open begins; or which ended where, and are open."""
+    """The producers of partitions with their open transactions; or ended transactions and open ones."""
     message = exchange.message()
     if any(topic["marked_from"] for topic in message["topics"]):
         describe_marked(context, exchange, message["topics"])
@@ -288,7 +288,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
 
 
 def _producers(topics: ResolvedTopics, name: str, index: int) -> Sequence[Writer]:
-    """Who writes to a partition in a way that the log knows of; of light topics that is not kept."""
+    """The known producers of a partition; light topics do not keep them."""
     if index == 0 and topics.light(name) is not None:
         return ()
     return topics.get(name).partition(index).producers()

@@ -48,7 +48,7 @@ def brokers(context: Context) -> Sequence[BrokerAt]:
 
 
 def shown_brokers(context: Context) -> Sequence[BrokerAt]:
-    """As `brokers`, and those that were live a while ago: clients go on looking for them."""
+    """Like `brokers`, plus those that were live recently, which clients still look for."""
     return _where(context, context.broker.membership.shown_nodes)
 
 
@@ -84,19 +84,19 @@ def _reached(node: Node) -> BrokerAt | None:
 
 
 def leader_of(context: Context, partition: Partition) -> LeaderHint:
-    """Who leads a partition, for a client that has asked another."""
+    """The leader of a partition, for a client that has asked another node."""
     state = context.broker.membership.partition(partition.place)
     return LeaderHint(_NOBODY if state.leader is None else state.leader, state.leader_epoch)
 
 
 def endpoints_of(context: Context, leaders: Iterable[LeaderHint | None]) -> list[NodeEndpoint]:
-    """Where these leaders are, each once."""
+    """The addresses of these leaders, each once."""
     node_ids = {leader.node_id for leader in leaders if leader is not None}
     return [NodeEndpoint(*broker) for broker in brokers(context) if broker.node_id in node_ids] if node_ids else []
 
 
 def coordinator_place(context: Context, stream: Stream | None, index: int) -> BrokerAt | None:
-    """The broker that leads a partition; None where nobody does, or it is not there yet."""
+    """The leader of a partition; None if it has no leader or does not exist yet."""
     if stream is None or not 0 <= index < len(stream.partitions):
         return None
     leader = context.broker.membership.partition(PartitionId(stream.id, index)).leader
@@ -104,7 +104,7 @@ def coordinator_place(context: Context, stream: Stream | None, index: int) -> Br
 
 
 def partition_answer(context: Context, partition: Partition, live: frozenset[int] | None) -> Message:
-    """What metadata says of a partition; `live` are the brokers there are, None: only this one, which is alone.
+    """A partition in Metadata; `live` are the known brokers, None: only this standalone node.
 
     A live topic has the leaders and replicas of its stream.
     """

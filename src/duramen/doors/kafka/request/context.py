@@ -14,9 +14,9 @@ __all__ = ["Context", "Handler"]
 
 
 class Context(NamedTuple):
-    """The broker, how this node presents itself to clients, and what it keeps for them.
+    """The broker, the addresses for clients, and shared state of handlers.
 
-    `listeners` are where the door listens, each HOST:PORT; `answer_bytes` is what one answer may take in memory.
+    `listeners` are the listening addresses, each HOST:PORT; `answer_bytes` bounds the memory of one response.
     """
 
     broker: Broker
@@ -30,7 +30,7 @@ class Context(NamedTuple):
     listeners: Sequence[str] = ()
 
     def answer_room(self) -> AnswerRoom:
-        """What an answer may take."""
+        """The memory bound of one response."""
         return AnswerRoom(self.answer_bytes)
 
 

@@ -124,7 +124,7 @@ def error_code(error: Exception | None) -> ErrorCode:
 
 
 def group_error_code(error: Exception | None) -> ErrorCode:
-    """The number for `error` as a coordinator says it: a client asks for the coordinator again where it must wait."""
+    """The number of `error` from a coordinator: one that makes the client look the coordinator up if it must wait."""
     if isinstance(error, errors.NotLeader):
         return ErrorCode.NOT_COORDINATOR
     if isinstance(error, _UNAVAILABLE):

@@ -40,17 +40,17 @@ class Channel(Protocol):
         """The exchange has its answer: it may go out once those before it have."""
 
     def hold(self) -> None:
-        """Handle no request behind the newest one until `go_on`."""
+        """Handle no request after the newest one until `go_on`."""
 
     def go_on(self, action: Callable[[], None]) -> None:
-        """Do `action` on behalf of the newest request, and handle those behind it; nothing where the client is gone."""
+        """Run `action` for the newest request, and handle later ones; nothing if the client has disconnected."""
 
 
 class HotChannel(Channel, Protocol):
     """A connection as the hot path of Produce sees it."""
 
     def came(self, exchange: "Exchange") -> None:
-        """A request is whole: its answer comes behind those of the requests before it."""
+        """A request is complete: its response follows those of earlier requests."""
 
     def send_ready(self) -> None:
         """Send the answers that are next."""
@@ -111,7 +111,7 @@ class Exchange:
 
     @property
     def client_host(self) -> str:
-        """Where the client is."""
+        """The client's host."""
         return self._channel.peer_host
 
     def message(self) -> Message:
@@ -124,7 +124,7 @@ class Exchange:
         return message
 
     def decoded(self, elements: int) -> None:
-        """The request's arrays have so many elements, which take more memory than its bytes until it is answered."""
+        """Count the elements of the request's arrays, which take more memory than its bytes until the response."""
         if elements > _FEW_ELEMENTS:
             self.weigh(elements * _ELEMENT_BYTES)
 

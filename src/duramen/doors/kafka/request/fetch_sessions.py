@@ -27,7 +27,7 @@ Topic = str | UUID
 
 
 class _Cached:
-    """A partition of a session: what is wanted of it, and what the client was told of it last."""
+    """A partition of a session: the requested values, and those last sent to the client."""
 
     __slots__ = ("high_watermark", "start_offset", "wanted")
 
@@ -37,7 +37,7 @@ class _Cached:
         self.start_offset = -1
 
     def tell(self, answer: PartitionAnswer) -> bool:
-        """Whether the client has to be told; from here on it knows."""
+        """Whether the client has to be told; afterwards it knows."""
         changed = (
             answer.size > 0
             or answer.error_code != 0
@@ -52,7 +52,7 @@ class _Cached:
 
 
 class Session:
-    """A client's session. Partitions are in the order in which they are looked at."""
+    """A client's session. Partitions are in the order of the next response."""
 
     __slots__ = ("by_ids", "created_ms", "epoch", "id", "partitions", "used_ms")
 
@@ -65,7 +65,7 @@ class Session:
         self.partitions: dict[tuple[Topic, int], _Cached] = {}
 
     def topics(self) -> list[FetchTopic]:
-        """What is wanted; a topic may come more than once, where others come between its partitions."""
+        """The requested partitions; a topic may be repeated if others come in between."""
         topics: list[FetchTopic] = []
         for (topic, _), cached in self.partitions.items():
             if not topics or topics[-1].topic != topic:
@@ -74,12 +74,12 @@ class Session:
         return topics
 
     def knows(self, topic: Topic, index: int, high_watermark: int, start_offset: int) -> bool:
-        """Whether the client was told just that last, and there is nothing else to say: the usual case, made short."""
+        """Whether the client already has exactly this state: the usual, short case."""
         cached = self.partitions.get((topic, index))
         return cached is not None and cached.high_watermark == high_watermark and cached.start_offset == start_offset
 
     def tell(self, topic: Topic, answer: PartitionAnswer) -> bool:
-        """Whether the client has to be told; a partition that it is told of is looked at last the next time."""
+        """Whether the client has to be told; a reported partition goes to the end of the order."""
         key = topic, answer.partition
         cached = self.partitions.get(key)
         if cached is None or not cached.tell(answer):
@@ -89,9 +89,9 @@ class Session:
 
 
 class SessionFetch(NamedTuple):
-    """One fetch: what is wanted, or an error; its session where it goes on with one, and the epoch it has then.
+    """One fetch: the requested partitions, or an error; the continued session, and its new epoch.
 
-    `opens` where the client wants a session to begin with this fetch.
+    `opens` if the client requests a new session with this fetch.
     """
 
     topics: list[FetchTopic]
@@ -102,7 +102,7 @@ class SessionFetch(NamedTuple):
 
     @property
     def session_id(self) -> int:
-        """What an answer without partitions says."""
+        """The session id in a response without partitions."""
         return NO_SESSION if self.session is None else self.session.id
 
     @property
@@ -167,7 +167,7 @@ class FetchSessions:
         self.partitions += len(session.partitions) - before
 
     def open(self, topics: Iterable[FetchTopic], now_ms: int, *, by_ids: bool) -> Session | None:
-        """A session that begins with these partitions; None where there is no room, or nothing to keep."""
+        """A session with these partitions; None if there is no room, or nothing to keep."""
         wanted = {(topic, one.partition): one for topic, partitions in topics for one in partitions}
         if not wanted or not self._make_room(len(wanted), now_ms):
             return None

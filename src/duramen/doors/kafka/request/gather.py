@@ -12,7 +12,7 @@ Begin = Callable[[str, Message, Message, Callable[[], None]], None]
 
 
 def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, object], begin: Begin) -> None:
-    """Answer the exchange's request for partitions of topics: a `blank` answer for each, which `begin` sees to."""
+    """Answer a request for partitions of topics: a `blank` result for each, which `begin` fills in."""
     topics = [
         {
             "name": topic["name"],

@@ -24,11 +24,11 @@ class RequestMetrics:
         return self._requests[api]
 
     def came(self, api: ApiKey) -> None:
-        """A request is there."""
+        """A request has arrived."""
         self._requests[api].value += 1
 
     def answered(self, api_key: int, seconds: float, errors: Collection[int]) -> None:
-        """It has its answer, so many seconds later; `errors` are the different error codes in it."""
+        """It has its response after this many seconds; `errors` are the distinct error codes in it."""
         histogram = self._seconds.get(api_key) or self._new_histogram(api_key)
         histogram.observe(seconds)
         for code in errors:

@@ -11,7 +11,7 @@ _VALUE_BYTES: Final = 64  # about what a value takes, its share of what holds it
 
 
 class AnswerRoom:
-    """What an answer may hold in memory while it is put together, by estimate; its parts are counted as they come."""
+    """The estimated memory of a response while it is built; its parts are counted as they are added."""
 
     __slots__ = ("_left_bytes", "_limit_bytes")
 
@@ -27,7 +27,7 @@ class AnswerRoom:
             )
 
     def take(self, part: object) -> None:
-        """Count a part of the answer. Raises RequestInvalid where it does not fit, as everything after it."""
+        """Count a part of the response. Raises RequestInvalid if it does not fit, and for every later part."""
         self._left_bytes -= _weight(part)
         self.check()
 

@@ -20,7 +20,7 @@ class ApiNeeds(NamedTuple):
 
     @property
     def request(self) -> Any:
-        """What it says."""
+        """The decoded request."""
         return self.exchange.request
 
 
@@ -33,7 +33,7 @@ def _decode(context: Context, exchange: Exchange) -> None:
 
 
 class ApiHandler(NamedTuple):
-    """What an API's requests need, and what answers them; `decode` sets the exchange's `request`."""
+    """The admission rules and the handler of an API; `decode` sets the exchange's `request`."""
 
     handler: Handler
     rules: AdmissionRules[ApiNeeds]

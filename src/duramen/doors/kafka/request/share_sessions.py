@@ -23,7 +23,7 @@ _LAST_EPOCH: Final = (1 << 31) - 1
 
 
 class ShareSession:
-    """A session. `epoch` is what the next request has to have; `fetcher` is a fetch that waits for records."""
+    """A session. `epoch` is that of the next request; `fetcher` is a fetch that waits for records."""
 
     __slots__ = ("channel", "epoch", "fetcher", "group", "member_id", "partitions")
 
@@ -88,7 +88,7 @@ class ShareSessions:
         return () if found is None else list({key.topic_id: None for key in found.partitions})
 
     def change(self, session: ShareSession, added: Iterable[ShareKey], forgotten: Iterable[ShareKey]) -> None:
-        """Partitions come to the session, and others go. Raises ShareSessionLimitReached."""
+        """Add and remove partitions of the session. Raises ShareSessionLimitReached."""
         self._partitions -= len(session.partitions)
         for key in forgotten:
             session.partitions.pop(key, None)
@@ -100,7 +100,7 @@ class ShareSessions:
         self._partitions += len(session.partitions)
 
     def close(self, session: ShareSession) -> None:
-        """A session ends; what its consumer holds is let go of by the caller."""
+        """End a session; the caller releases its consumer's records."""
         if self._sessions.get((session.group, session.member_id)) is session:
             self._forget(session)
 
