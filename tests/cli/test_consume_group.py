@@ -201,7 +201,7 @@ def test_offsets_that_are_not_there_any_more(duramen: Run, node: NodeProcess, st
     assert ended.code == 0
     assert sorted(map(int, ended.out.splitlines())) == list(range(10))
     assert ended.err == (
-        f"duramen: group g{stream} is at 99 in {stream}-1, which has the offsets 0 to 4; it goes on at 0\n"
+        f"duramen: group g{stream} is at 99 in {stream}-1, which has the offsets 0 to 4; it continues at 0\n"
     )
 
 

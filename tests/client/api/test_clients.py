@@ -82,7 +82,7 @@ class TestWaitReplicated:
         face.wait_replicated(stream, 1, place.offset, 5.0, node=face.node().node_id)
         epoch = face.streams("describe", stream).partitions[1].leader_epoch
         face.wait_replicated(stream, 1, (epoch, place.offset))
-        with pytest.raises(errors.RecordCut, match="was cut"):
+        with pytest.raises(errors.RecordCut, match="was replaced by records of a later leader"):
             face.wait_replicated(stream, 1, (epoch - 1, place.offset))
 
     @pytest.mark.parametrize(
