@@ -15,11 +15,11 @@ ValueDone = Callable[[Value | DuramenError], None]
 
 
 class Changes(Protocol):
-    """What is committed of the metadata, and how it is changed."""
+    """The committed metadata, and its changes."""
 
     @property
     def state(self) -> ControllerState:
-        """What is committed, as far as it has taken effect here: not to be kept, not to be changed."""
+        """The committed metadata that has taken effect here: read-only, and not to be kept."""
 
     def check(self, request: Request) -> None:
         """Raise what would be said to a request, as far as that is known here."""
@@ -29,5 +29,5 @@ class Changes(Protocol):
 
 
 def settled(done: Done) -> ValueDone:
-    """For who asks, and wants to know no more than whether it is so."""
+    """A callback for callers that only need success or the error."""
     return lambda outcome: done(outcome if isinstance(outcome, DuramenError) else None)

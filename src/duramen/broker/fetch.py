@@ -26,9 +26,9 @@ __all__ = [
 
 
 class LiveFound(NamedTuple):
-    """Batches that were made for a reader of a live topic, or none: of a pass that ends at `end`.
+    """Batches for a reader of a live topic, or none: from a pass that ends at `end`.
 
-    `at_once`: the reader is to be told without delay.
+    `at_once`: the response must not be delayed.
     """
 
     batches: bytes | None
@@ -37,7 +37,7 @@ class LiveFound(NamedTuple):
 
 
 class LiveWork(Protocol):
-    """What has to be done before there is anything to answer."""
+    """Work to do before there is a result."""
 
     def begin(self, done: Callable[[BaseException | None], None]) -> None:
         """Do it; then look again."""
@@ -48,13 +48,13 @@ class LiveReader(Protocol):
 
     @property
     def end(self) -> int:
-        """Where its pass ends; -1 where it has none yet."""
+        """The end of its pass; -1 before the first."""
 
     def look(self, offset: int, room: int, ready: Callable[[], None], *, now: bool, must: bool) -> LiveFound | LiveWork:
-        """What there is, at most `room` bytes unless it `must` have something.
+        """The available batches, at most `room` bytes unless it `must` return something.
 
-        Where there may be something soon, `ready` is called then; not where the answer is wanted `now`. Raises
-        OffsetOutOfRange …
+        If there may be batches soon, `ready` is called then, unless the result is needed `now`. Raises OffsetOutOfRange
+        …
         """
 
     def leave(self) -> None:
@@ -62,19 +62,19 @@ class LiveReader(Protocol):
 
 
 class FetchSource(ABC):
-    """What is fetched as a partition is, and has its batches made when they are read; one for each fetch."""
+    """A source that is fetched like a partition and whose batches are built on read; one per fetch."""
 
     @abstractmethod
     def read(self, offset: int, max_bytes: int) -> "FetchResult":
-        """Batches from an offset on, at least one where there is something. Raises as the reading of a partition."""
+        """Batches from an offset on, at least one if there is any. Raises like reads of a partition."""
 
     @abstractmethod
     def enter(self, poke: Callable[["FetchSource"], None]) -> None:
-        """Call `poke` once there may be more than was read last; now where there may be already."""
+        """Call `poke` once there may be more than at the last read; immediately if there may be already."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Nobody waits any more."""
+        """The fetch no longer waits."""
 
     def given(self, size: int) -> int:
         """Count bytes that go to a client; how many ms it is to wait, because a quota is exceeded."""
@@ -83,7 +83,7 @@ class FetchSource(ABC):
 
 
 class PartitionFetch(NamedTuple):
-    """What is wanted of one partition. `partition` is None where there is none; `error` says why.
+    """The fetch of one partition. `partition` is None if it does not exist; `error` is the reason.
 
     `live` reads it as a live topic.
     """
@@ -99,10 +99,10 @@ class PartitionFetch(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """What one partition gives: a slice, or `made` batches, nothing yet, or an error; and its offsets at that time.
+    """The result for one partition: a slice, `made` batches, nothing yet, or an error; and its offsets at that time.
 
-    `aborted` has producer id and first offset of each aborted transaction in the slice, for those who want what is
-    committed. `preferred_replica` is the node to read from, -1: this one.
+    `aborted` has the producer id and first offset of each aborted transaction in the slice, for read_committed.
+    `preferred_replica` is the node to read from, -1: this one.
     """
 
     slice: Slice | None
@@ -122,7 +122,7 @@ class FetchResult(NamedTuple):
 
 
 def _is_to_come(partition: Partition, offset: int) -> bool:
-    """Whether others may have committed what is at that offset, and this node does not know so yet."""
+    """Whether other nodes may have committed records at that offset that this node does not know yet."""
     role = partition.role
     return role is not None and role.latest_offset is None and offset > partition.log.high_watermark
 
@@ -136,12 +136,12 @@ _GONE: Final = FetchResult(None, StreamNotFound("no such partition"), -1, -1, -1
 
 
 class FetchCoordinator:
-    """Begins fetches; what they share."""
+    """Starts fetches, with their shared state."""
 
     def __init__(
         self, store: Store, clock: Clock, deadlines: Deadlines, metrics: Metrics, preferred: Preferred | None = None
     ) -> None:
-        """`preferred` says who is to serve a consumer that named its rack; None: this node is alone."""
+        """`preferred` selects the node for a consumer with a rack; None: this node is standalone."""
         self.preferred = preferred
         self.store = store
         self.clock = clock
@@ -212,7 +212,7 @@ class Fetcher:
             self._deadline = self._fetches.deadlines.at(at_ms, self._time_is_up)
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+        """The client no longer waits."""
         self._answer = None
         self._leave()
 
@@ -290,7 +290,7 @@ class Fetcher:
         return None
 
     def _plan(self, index: int) -> Blocked | LiveWork | None:
-        """Find what one partition gives now; or what has to be waited for first."""
+        """Find the present result of one partition; or the work to wait for first."""
         wanted = self._wanted[index]
         partition = wanted.partition
         if isinstance(partition, FetchSource):
@@ -353,7 +353,7 @@ class Fetcher:
         self._found[index] = found
 
     def _elsewhere(self, partition: Partition, wanted: PartitionFetch) -> FetchResult | None:
-        """The answer to who is to read from another node, if so."""
+        """The response to a client that should read from another node, if so."""
         preferred = self._fetches.preferred
         if preferred is None or not wanted.rack_id:
             return None

@@ -65,7 +65,7 @@ class NatsGapLog:
         self.open: OpenGap | None = None
 
     def begin(self, start_ms: int, cause: str) -> None:
-        """Nobody listens since `start_ms`; one that is open already goes on."""
+        """A gap starts at `start_ms`; an open one continues."""
         if self.open is None:
             self.open = OpenGap(start_ms, cause)
 
@@ -77,18 +77,18 @@ class NatsGapLog:
             self._open_in[place] = gap._replace(cause=cause)
 
     def end(self, end_ms: int) -> None:
-        """Somebody listens again since `end_ms`."""
+        """The gap ends at `end_ms`."""
         gap, self.open = self.open, None
         if gap is not None and gap.start_ms < end_ms:
             self._unkept.append((Gap(gap.start_ms, end_ms, gap.cause), None))
             self._keep()
 
     def begin_in(self, place: PartitionId, start_ms: int, cause: str) -> None:
-        """Nobody listens for a partition since `start_ms`; a gap that is open there goes on."""
+        """A gap of a partition starts at `start_ms`; an open one continues."""
         self._open_in.setdefault(place, OpenGap(start_ms, cause))
 
     def end_in(self, places: Iterable[PartitionId], end_ms: int) -> None:
-        """Somebody listens for these since `end_ms`; what ends for several partitions of a stream is one gap."""
+        """The gaps of these partitions end at `end_ms`; those of one stream become one gap."""
         ended: dict[StreamId, OpenGap] = {}
         for place in places:
             gap = self._open_in.pop(place, None)
@@ -135,7 +135,7 @@ class NatsGapLog:
         return GapsOf(count, total_ms, recent, now)
 
     def measure(self) -> None:
-        """Set the metrics to what is kept."""
+        """Set the metrics from the recorded gaps."""
         for stream in self._streams:
             count, total_ms, recent = self._changes.state.gaps(stream.id)
             for start_ms, end_ms, cause in recent:  # the oldest first: the last of each cause stays

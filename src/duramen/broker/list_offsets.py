@@ -40,10 +40,10 @@ _AT_ONCE: Final = 20  # partitions looked at before others get their turn: half 
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, array_like=True):
-    """A partition whose bounds are wanted, and what besides: -1, that is not.
+    """A partition whose bounds are requested, and further lookups; -1: not requested.
 
-    Where the records at or after `since_ms` begin, or the last `last` records, or the time of the first record at
-    `offset` or behind it; `roughly`: as far as that is known without the disk, which may be earlier than it is.
+    The first offset at or after `since_ms`, the start of the last `last` records, or the time of the first record at or
+    after `offset`; `roughly`: as far as known without the disk, which may be too early.
     """
 
     stream_id: bytes
@@ -55,11 +55,11 @@ class ListOffsetsPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionBounds(msgspec.Struct, frozen=True, array_like=True):
-    """A partition's start and its high watermark; `since_offset` is where the records begin that were asked for.
+    """A partition's start and its high watermark; `since_offset` is the start of the requested records.
 
-    -1: no record is as young, or the node that was asked is of a version that counts no records.
+    -1: no record is that young, or the node's version does not count records.
 
-    `timestamp_ms` is that of the record at the offset that was asked for; -1: there is none yet, or it has no time.
+    `timestamp_ms` is that of the record at the requested offset; -1: there is none yet, or it has no time.
     """
 
     start_offset: int
@@ -69,13 +69,13 @@ class PartitionBounds(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FindBounds(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of partitions is asked for their bounds."""
+    """Asks the leader of partitions for their bounds."""
 
     wanted: list[ListOffsetsPartition]
 
 
 class FoundBounds(msgspec.Struct, frozen=True, array_like=True):
-    """Of each partition its bounds, or why they are not known."""
+    """The bounds of each partition, or the error."""
 
     partitions: list[tuple[PartitionBounds | None, Refused | None]]
 
@@ -119,9 +119,9 @@ class BoundsOf:
         caller.server.handle(FIND_BOUNDS, self._serve)
 
     def find(self, wanted: Sequence[ListOffsetsPartition], done: Done) -> None:
-        """The bounds of each partition, in their order, or why they are not known; `done` may be called at once.
+        """The bounds of each partition, in order, or the error; `done` may be called at once.
 
-        RequestTimedOut where its leader does not answer, NotLeader where nobody leads.
+        RequestTimedOut if a leader does not respond, NotLeader if there is none.
         """
         found: list[Found] = [NotLeader(f"partition {one.partition} has no leader at present: retry") for one in wanted]
         by_leader: dict[int, list[int]] = {}
@@ -196,7 +196,7 @@ def _as_ours(error: DuramenError | OSError) -> DuramenError:
 
 
 def _bounds(leader: int, answer: FoundBounds | DuramenError, count: int) -> list[Found]:
-    """What a leader has answered of each partition."""
+    """A leader's response for each partition."""
     if isinstance(answer, DuramenError):
         silent = f"node {leader}, the leader of the partition, does not respond: {answer}"
         return [RequestTimedOut(silent) for _ in range(count)]
@@ -211,7 +211,7 @@ def _not_there(leader: int, refused: Refused | None) -> DuramenError:
 
 
 class _Looking:
-    """Looks at partitions of this node, some at a time; `done` gets all of it once."""
+    """Looks up partitions of this node, a few at a time; `done` gets all results once."""
 
     def __init__(
         self, store: Store, look: Callable[[ListOffsetsPartition, Callable[[Found], None]], None],
@@ -226,7 +226,7 @@ class _Looking:
         self._done = done
 
     def step(self, begin: int) -> None:
-        """Look at those from `begin` on."""
+        """Look up those from `begin` on."""
         end = begin + _AT_ONCE
         for at, wish in enumerate(self._wanted[begin:end], begin):
             self._look(wish, partial(self._put, at))

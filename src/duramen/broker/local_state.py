@@ -11,10 +11,10 @@ __all__ = ["LocalState"]
 
 
 class LocalState:
-    """The state that this node keeps beside a partition's log, which may be cut below it.
+    """State that this node derives from a partition's log, which may be truncated below it.
 
-    Whoever keeps it sets the offsets and calls `moved`; the replica of the partition says what to do then, and what
-    the lowest of the older checkpoints of all replicas in sync is: -1 where it does not lead or one is not known.
+    Its owner sets the offsets and calls `moved`. The partition's replica decides what follows, and sets the lowest
+    older checkpoint of all in-sync replicas: -1 if it does not lead or one is unknown.
     """
 
     __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
@@ -31,9 +31,9 @@ class LocalState:
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
 
     def once_applied(self, records: int, done: AppendDone) -> AppendDone:
-        """What a batch of so many records is stored with, so that `done` is told once the state has it.
+        """A callback for a batch of that many records, which calls `done` once the state has them.
 
-        So those who write go no faster than it is applied.
+        So writers are no faster than the state is applied.
         """
 
         def stored(base_offset: int, error: DuramenError | None) -> None:
@@ -51,4 +51,4 @@ class LocalState:
 
 
 def _nothing() -> None:
-    """Nobody is told."""
+    """No callback."""

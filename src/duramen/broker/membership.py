@@ -18,7 +18,7 @@ __all__ = ["MetadataListener", "NodeMembership"]
 
 
 class MetadataListener(Protocol):
-    """Who is told of the metadata, behind what `start` has taken in."""
+    """Receives metadata events after those that `start` has loaded."""
 
     def happened(self, event: Event) -> None:
         """An event has taken effect."""
@@ -47,7 +47,7 @@ class NodeMembership(Changes, Protocol):
 
     @property
     def first_role(self) -> Role | None:
-        """What this node is for a partition until it is told; None: alone, it leads all."""
+        """The role of this node for a partition until it learns it; None: standalone, it leads all."""
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -55,7 +55,7 @@ class NodeMembership(Changes, Protocol):
 
     @property
     def shown_nodes(self) -> Sequence[Node]:
-        """The nodes that clients are told of: those that are live, and for a while those that were."""
+        """Nodes listed in Metadata: live ones, and removed ones for a grace period."""
 
     @property
     def cluster_id(self) -> UUID:
@@ -70,28 +70,28 @@ class NodeMembership(Changes, Protocol):
         """How many replicas a partition may have."""
 
     def partition(self, place: PartitionId) -> PartitionState:
-        """Who leads a partition, and who has it."""
+        """The leader and the replicas of a partition."""
 
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
-        """The node that is to serve a consumer of a rack who reads from an offset; -1: the one that it asked (KIP-392).
+        """The node for a consumer of a rack that reads from an offset; -1: the node that it asked (KIP-392).
 
-        Only a leader sends consumers elsewhere, and only to a replica that has the offset.
+        Only a leader redirects consumers, and only to a replica that has the offset.
         """
 
     def heard_ms(self, node_id: int) -> int:
         """When replicas of another node were last heard of, in ms since 1970; 0: not since the start."""
 
     def behind(self) -> Iterator[Sequence[Behind]]:
-        """Of each partition that this node leads, the followers that lack something of it."""
+        """For each partition that this node leads, the followers that are behind."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask the broker of another node; `done` gets the answer, or None where the connection ends before it.
+        """Send a request to the broker of another node; `done` gets the response, or None if the connection ends first.
 
-        False where there is no way to it now: then nothing was sent, and `done` is never called.
+        False if there is no connection: then nothing was sent, and `done` is never called.
         """
 
     def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
-        """Take in the metadata there is, then `done(None)`; who listens hears of all that comes behind it."""
+        """Load the present metadata, then `done(None)`; listeners receive all later events."""
 
     def leader_of(self, epoch: int) -> int:
         """The id of the node that led the logs of this directory in an epoch before the start; -1 if not known."""
@@ -100,7 +100,7 @@ class NodeMembership(Changes, Protocol):
         """Whether a stream that the metadata does not know is known to have been deleted."""
 
     def join(self, done: Done) -> None:
-        """Take part, now that what there is was taken in; `done` once others know."""
+        """Join the cluster after `start`; `done` once the other nodes know."""
 
     def stop(self) -> None:
-        """Take part no more."""
+        """Leave the cluster."""

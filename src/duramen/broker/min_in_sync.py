@@ -13,7 +13,7 @@ MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 def min_in_sync(state: ControllerState, stream: StreamState, feature_level: int) -> int:
-    """What is in force for a stream at a feature level: the highest of its partitions."""
+    """The effective value of a stream at a feature level: the highest of its partitions."""
     rules = rules_from(stream.config, state.node_configs.get(None, {}), feature_level)
     partitions = state.partitions.of_stream(stream.id).values()
     return max((rules.least_in_sync(partition) for partition in partitions), default=1)

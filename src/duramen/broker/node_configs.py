@@ -28,7 +28,7 @@ class NodeConfigs:
     """The settings in force and where each comes from."""
 
     def __init__(self, settings: Settings, changes: Changes, node_id: int, report: Callable[[str], None]) -> None:
-        """`report` is told what an operator should hear of."""
+        """`report` gets messages for operators."""
         self._settings = settings
         self._changes = changes
         self._node_id = node_id
@@ -36,7 +36,7 @@ class NodeConfigs:
 
     @property
     def changed(self) -> ChangedDefaults:
-        """What was changed while the node ran; a setting that this version does not know, or change, is left out."""
+        """Changes made while the node ran; unknown settings are omitted."""
         return ChangedDefaults(self._values(self._node_id), self._values(None))
 
     def _values(self, node_id: int | None) -> Mapping[str, Value]:
@@ -44,7 +44,7 @@ class NodeConfigs:
         return {name: check(BROKER[name], text) for name, text in config.items() if name in _DYNAMIC}
 
     def _unused(self, node_id: int | None) -> dict[str, tuple[Setting, Value]]:
-        """What was set of a node, or of all, that no node has."""
+        """Configs set for this node, or all nodes, that no node has."""
         found: dict[str, tuple[Setting, Value]] = {}
         for name, text in self._changes.state.node_configs.get(node_id, {}).items():
             setting = unused_setting(name)
@@ -54,7 +54,7 @@ class NodeConfigs:
         return found
 
     def entries(self) -> list[ConfigEntry]:
-        """Every setting of this node, and what was set of it that no node has."""
+        """Every setting of this node, and configs set for it that no node has."""
         own, every = self._unused(self._node_id), self._unused(None)
         unused = []
         for name, (setting, value) in {**every, **own}.items():
@@ -65,7 +65,7 @@ class NodeConfigs:
         return [*broker_entries(self._settings, self.changed), *unused]
 
     def entries_of_all(self) -> Sequence[ConfigEntry]:
-        """What was changed of every node."""
+        """The cluster-wide changes."""
         changed = {name: (BROKER[name], value) for name, value in self._values(None).items()} | self._unused(None)
         return [
             ConfigEntry(setting, value, "dynamic-default", ((name, value, "dynamic-default"),), setting.without_effect)
@@ -83,7 +83,7 @@ class NodeConfigs:
         return self._settings[name] if name in BROKER else setting.default
 
     def check(self, changes: Mapping[str, str | None]) -> None:
-        """Raise RequestInvalid for what is not changed while a node runs, ConfigInvalid for a value that is wrong."""
+        """Raise RequestInvalid for a setting that is fixed while a node runs, ConfigInvalid for an invalid value."""
         for name, text in changes.items():
             setting = setting_of(name)
             try:
@@ -126,7 +126,7 @@ def _check_unused(name: str, text: str) -> None:
 
 
 def setting_of(name: str) -> Setting:
-    """What may be changed while a node runs: a setting, or a config of Kafka's that changes nothing here.
+    """A setting that may change while a node runs, or a config of Kafka without effect here.
 
     Raises RequestInvalid.
     """

@@ -32,7 +32,7 @@ class TimeSearch:
     __slots__ = ("_committed", "_done", "_limit_bytes", "_log", "_store")
 
     def __init__(self, log: Log, store: Store, limit_bytes: int, done: OffsetFound, *, committed: bool) -> None:
-        """`limit_bytes`: how large a batch may become; with `committed` as readers of what is committed see it."""
+        """`limit_bytes` bounds the decompressed size of a batch; `committed` as for read_committed."""
         self._log = log
         self._store = store
         self._limit_bytes = limit_bytes
@@ -57,7 +57,7 @@ class TimeSearch:
             synced(None)
 
     def _scan(self, newest: _Newest) -> None:
-        """Look at what is left, where the record with a segment's largest timestamp is deleted or not visible."""
+        """Search the rest if the record with a segment's largest timestamp is deleted or not visible."""
         log, offset = self._log, max(newest.next_offset, self._log.start_offset)
         ahead = (one for one in log.segments if one.size and not 0 <= one.end_offset <= offset)
         offset = next((max(offset, one.base_offset) for one in ahead if one.max_timestamp > newest.timestamp), -1)

@@ -77,7 +77,7 @@ That gets None as soon as the batch may be appended, or why it may not be.
 
 
 class Writer(NamedTuple):
-    """A producer; `transaction_offset` is where its open transaction begins, -1 where there is none."""
+    """A producer; `transaction_offset` is the start of its open transaction, -1 without one."""
 
     producer_id: int
     epoch: int
@@ -87,7 +87,7 @@ class Writer(NamedTuple):
 
 
 class StreamRules(Protocol):
-    """What a partition needs of its stream: the config's values in force, and where to count."""
+    """The stream's values that a partition needs: effective configs, and counters."""
 
     name: str
     deleted: bool
@@ -113,7 +113,7 @@ class StreamRules(Protocol):
 
 
 class Role(Protocol):
-    """What this node is for a partition of a cluster: its leader, a follower, or neither."""
+    """The role of this node for a partition of a cluster: its leader, a follower, or neither."""
 
     @property
     def epoch(self) -> int:
@@ -121,7 +121,7 @@ class Role(Protocol):
 
     @property
     def latest_offset(self) -> int | None:
-        """The end that a leader tells clients; None where it does not know yet, or this node does not lead."""
+        """The end that a leader tells clients; None if it is unknown yet, or this node does not lead."""
 
     @property
     def in_sync(self) -> Collection[int]:
@@ -132,16 +132,16 @@ class Role(Protocol):
         """Whether it leads as far as it knows, while it reaches neither controller nor some replica in sync."""
 
     def check_leads(self) -> None:
-        """Raise NotLeader unless producers and those who ask for offsets are right here, and it is not `deposed`."""
+        """Raise NotLeader unless this node leads the partition and is not `deposed`."""
 
     def check_holds(self) -> None:
         """Raise NotLeader unless consumers may read here: a replica is here, and no leader that is `deposed`."""
 
     def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
-        """What a batch that comes now is stored with, so that `done` is told once it is acknowledged.
+        """The callback with which an arriving batch is stored; it calls `done` once the batch is acknowledged.
 
-        With `all_replicas` (acks=all) once all replicas in sync have it. An error comes with the batch's base offset
-        where it was appended in a leadership that may go on, else with -1. Raises NotLeader, NotEnoughReplicas.
+        With `all_replicas` (acks=all) once all in-sync replicas have it. An error comes with the batch's base offset if
+        it was appended in a leadership that may continue, otherwise with -1. Raises NotLeader, NotEnoughReplicas.
         """
 
     def wait_replicated(
@@ -151,10 +151,10 @@ class Role(Protocol):
 
 
 class Partition:
-    """A partition of a stream. `waiting` are those to be told when the high watermark rises.
+    """A partition of a stream. `waiting` has the callbacks for a higher high watermark.
 
-    `role` is None where the node is alone: it leads whatever it has. `state` is what is kept beside the log, if it is,
-    `snapshots` S0 of a keyed stream's replica. `placed` is called where the role is another, or the log is.
+    `role` is None on a standalone node, which leads everything. `state` is derived state beside the log, if any,
+    `snapshots` is S0 of a keyed stream's replica. `placed` is called when the role or the log changes.
     """
 
     __slots__ = ("_clock", "_role", "_store", "index", "log", "placed", "snapshots", "state", "stream", "waiting")
@@ -176,7 +176,7 @@ class Partition:
 
     @property
     def role(self) -> Role | None:
-        """What this node is for the partition; None where it is alone."""
+        """The role of this node for the partition; None on a standalone node."""
         return self._role
 
     @role.setter
@@ -186,7 +186,7 @@ class Partition:
             self.placed(self)
 
     def begin_anew(self) -> None:
-        """What the log holds is deleted: there is an empty one in its place."""
+        """The log's content is deleted; it continues as an empty log."""
         before = self.log
         self._store.delete(before)
         self.log = self._store.ensure(before.key, before.config)
@@ -214,21 +214,21 @@ class Partition:
 
     @property
     def place(self) -> PartitionId:
-        """How the cluster knows it: also where it is a live topic's, whose own id the cluster does not know."""
+        """Its identity in the cluster, also for a live topic, whose own id the cluster does not know."""
         return PartitionId(self.log.key.stream_id, self.index)
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the partition's leader, as far as it is known here; -1 where it is not."""
+        """The epoch of the partition's leader, as far as known here; -1 if unknown."""
         return self._store.node_epoch if self.role is None else self.role.epoch
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that readers of what is committed do not see yet."""
+        """The first offset that read_committed readers do not see yet."""
         return self.log.last_stable_offset
 
     def producers(self) -> list[Writer]:
-        """Who has written to the partition with a producer id, and is not forgotten."""
+        """The known producers with an id."""
         transactions = self.log.transactions
         return [
             Writer(
@@ -278,7 +278,7 @@ class Partition:
         self, came: bytearray | memoryview, done: AppendDone | None, admit: Admission | None,
         batch: bytearray | memoryview | DuramenError,
     ) -> None:  # fmt: skip
-        """A batch has the stream's form; `came` is what came in its place."""
+        """A batch has the stream's compression; `came` is the original."""
         if isinstance(batch, DuramenError):
             self._refuse(came, done, batch)
         else:
@@ -323,7 +323,7 @@ class Partition:
         self.append_checked(batch, head, done)
 
     def append_checked(self, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
-        """Append a batch that `check` accepts as it is, of no transaction; `done` as of `append`."""
+        """Append a batch outside of transactions that `check` accepts unchanged; `done` as for `append`."""
         stream, size = self.stream, len(batch)
         stream.records_in.value += head.records
         stream.bytes_in.value += size
@@ -362,15 +362,14 @@ class Partition:
             done(-1, error)
 
     def note_refused(self, batch: bytearray | memoryview, error: DuramenError | None = None) -> None:
-        """A batch is refused and its producer sends it again: nothing behind it is taken before."""
+        """A batch is refused and its producer will send it again: later batches are refused until then."""
         if len(batch) >= HEADER_BYTES:
             self._store.note_refused(self.log, header(batch), error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
-        """The header of a producer's batch that may be appended. Raises what `append` would end with.
+        """The header of a producer's batch that may be appended. Raises the error of `append`.
 
-        Where its records are looked at, or there is but one to look at, the largest timestamp that the header gives is
-        theirs from then on.
+        If its records are examined, or it has only one, the header's largest timestamp is then that of the records.
         """
         stream = self.stream
         head = check(batch)
@@ -435,7 +434,7 @@ class Partition:
         )
 
     def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
-        """Append a batch of the broker's own, as it is; `done` as of `append`, with all replicas."""
+        """Append a batch of the broker's own unchanged; `done` as for `append`, with all replicas."""
         try:
             stored = done if self.role is None else self.role.accept(done, all_replicas=True)
         except DuramenError as error:
@@ -444,7 +443,7 @@ class Partition:
             self._store.append(self.log, batch, head, self.leader_epoch, stored)
 
     def served(self, slice_: Slice, offset: int) -> None:
-        """Count a slice that goes to a consumer who asked for the records from `offset` on."""
+        """Count a slice for a consumer that requested the records from `offset` on."""
         self.stream.bytes_out.value += len(slice_)
         if slice_.next_offset > offset:
             self.stream.records_out.value += slice_.next_offset - offset
@@ -464,7 +463,7 @@ class Partition:
             self._store.delete_before(log, until, lambda error: done(log.start_offset if error is None else -1, error))
 
     def check_deletion(self, offset: int) -> int:
-        """The offset up to which `delete_before` would delete. Raises what it would end with."""
+        """The offset up to which `delete_before` would delete. Raises its errors."""
         log = self.log
         until = log.high_watermark if offset == LATEST else offset
         if self.stream.kept:
@@ -481,7 +480,7 @@ class Partition:
             self.role.check_leads()
 
     def check_holds(self) -> None:
-        """Raise NotLeader unless this node has a replica of the partition that takes part."""
+        """Raise NotLeader unless this node has an open replica of the partition."""
         if self.role is not None:
             self.role.check_holds()
 
@@ -503,12 +502,12 @@ class Partition:
 
     @property
     def deposed(self) -> bool:
-        """Whether this node leads it only as far as it knows: it is cut off for so long that others may lead."""
+        """Whether its leadership is in doubt: the node has been cut off for so long that others may lead."""
         return self.role is not None and self.role.deposed
 
     @property
     def holds(self) -> bool:
-        """Whether this node has a replica that takes part: what is committed of it is known here."""
+        """Whether this node has an open replica and so knows what is committed."""
         try:
             self.check_holds()
         except DuramenError:

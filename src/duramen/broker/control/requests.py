@@ -60,21 +60,21 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 
 
 class Register(_Request, frozen=True):
-    """A node takes part from here on; `renews` is the epoch of its own registration that ends with that, if any."""
+    """A node registers; `renews` is the epoch of its earlier registration, which ends with that, if any."""
 
     wish: Registration
     renews: int = 0
 
 
 class Beat(_Request, frozen=True):
-    """A node is there; `unwritable`: its storage takes no writes."""
+    """A heartbeat; `unwritable`: the node's storage accepts no writes."""
 
     beat: Heartbeat
     unwritable: bool = False
 
 
 class AlterPartitions(_Request, frozen=True):
-    """A leader proposes who is in sync, of several partitions; each is taken or refused by itself."""
+    """A leader proposes in-sync sets of several partitions; each is accepted or refused on its own."""
 
     proposals: tuple[InSyncProposal, ...]
 
@@ -114,9 +114,9 @@ class Adopt(_Request, frozen=True):
 
 
 class CreateStream(_Request, frozen=True):
-    """Create a stream with so many replicas, or with those of `assignment`, by partition.
+    """Create a stream with that many replicas, or with those of `assignment`, by partition.
 
-    With `idempotent`, one that is there with the same definition is as good. `largest_size` bounds what there is, as in
+    With `idempotent`, an existing stream with the same definition succeeds too. `largest_size` is the bound of
     `create_replicated`.
     """
 
@@ -128,7 +128,7 @@ class CreateStream(_Request, frozen=True):
 
 
 class GrowStream(_Request, frozen=True):
-    """Give a stream so many partitions in all; `assignment` is of the new ones."""
+    """Increase the number of partitions of a stream; `assignment` is for the new ones."""
 
     name: str
     partitions: int
@@ -188,9 +188,9 @@ class ReleaseTenant(_Request, frozen=True):
 
 
 class RecordGap(_Request, frozen=True):
-    """Nobody listened to the subjects of streams, from when to when (ms since 1970), and why, as a node knows.
+    """A node was not subscribed to the subjects of streams: from when to when (ms since 1970), and why.
 
-    `stream_id`: of one stream; empty: of all.
+    `stream_id` names one stream; empty: all.
     """
 
     node_id: int
@@ -220,7 +220,7 @@ class MoveLeader(_Request, frozen=True, omit_defaults=True):
 
 
 class RebalanceLeaders(_Request, frozen=True):
-    """Let preferred replicas lead where they can, so many at most."""
+    """Elect preferred leaders, at most that many."""
 
     most: int
 
@@ -252,19 +252,19 @@ class BeginMoves(_Request, frozen=True):
 
 
 class CancelMoves(_Request, frozen=True):
-    """Take back what is under way of a plan."""
+    """Cancel moves of a plan that are in progress."""
 
     moves: tuple[ReplicaMove, ...]
 
 
 class DrainNode(_Request, frozen=True):
-    """Let leaders leave a node, and none come to it, until it registers anew."""
+    """Move leadership off a node and keep it from becoming leader until it registers again."""
 
     node_id: int
 
 
 class UnregisterNode(_Request, frozen=True):
-    """Let a node that is gone take part no more."""
+    """Remove a stopped node from the cluster."""
 
     node_id: int
 
@@ -288,11 +288,11 @@ class RemoveVoter(_Request, frozen=True):
 
 
 class Observe(_Request, frozen=True):
-    """What only the active controller sees: how far the replicas of the quorum and the nodes are."""
+    """Request state that only the active controller has: the progress of quorum replicas and nodes."""
 
 
 class AwaitApplied(_Request, frozen=True):
-    """Answer once every live node has applied what is below the offset, or when `within_ms` are over."""
+    """Respond once every live node has applied the log below the offset, or after `within_ms`."""
 
     offset: int
     within_ms: int

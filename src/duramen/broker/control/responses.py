@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _Value(msgspec.Struct, frozen=True, tag_field="answer"):
-    """Base of what is answered."""
+    """Base of the responses."""
 
 
 class Done(_Value, frozen=True):
@@ -39,13 +39,13 @@ class Done(_Value, frozen=True):
 
 
 class Registered(_Value, frozen=True):
-    """The node takes part, in this epoch; it is fenced until it has applied what is below that offset."""
+    """The node is registered in this epoch; it is fenced until it has applied the log below that offset."""
 
     epoch: int
 
 
 class Beaten(_Value, frozen=True):
-    """What a node is: fenced or not, `caught_up` with its own registration, and whether it may stop now."""
+    """The state of a node: fenced or not, `caught_up` with its own registration, and whether it may stop now."""
 
     fenced: bool
     caught_up: bool
@@ -53,7 +53,7 @@ class Beaten(_Value, frozen=True):
 
 
 class Isr(msgspec.Struct, frozen=True):
-    """What became of one proposal: why it was refused, or the partition; `new_leader`: it has another leader now."""
+    """The outcome of one proposal: the refusal, or the partition; `new_leader`: the leader has changed."""
 
     refusal: AlterPartitionRefusal | None = None
     partition: PartitionState | None = None
@@ -61,27 +61,27 @@ class Isr(msgspec.Struct, frozen=True):
 
 
 class IsrAnswers(_Value, frozen=True):
-    """What became of each proposal, in their order."""
+    """The outcome of each proposal, in order."""
 
     answers: tuple[Isr, ...]
 
 
 class Created(_Value, frozen=True):
-    """The stream is there; `existed`: it was before."""
+    """The stream exists; `existed`: it existed before."""
 
     stream_id: UUID
     existed: bool = False
 
 
 class Block(_Value, frozen=True):
-    """The ids from `first` on, so many, are nobody else's."""
+    """A block of ids from `first` on, reserved for the requester."""
 
     first: int
     count: int
 
 
 class Planned(_Value, frozen=True):
-    """A plan: what is to move."""
+    """A plan: its moves."""
 
     moves: tuple[ReplicaMove, ...]
 
@@ -114,7 +114,7 @@ Value = Done | Registered | Beaten | IsrAnswers | Created | Block | Planned | St
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was asked for is so: who has applied the metadata log up to `end_offset` knows of it."""
+    """The request is executed; nodes that have applied the metadata log up to `end_offset` know its effect."""
 
     value: Value
     end_offset: int
