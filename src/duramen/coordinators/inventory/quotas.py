@@ -306,7 +306,7 @@ class InventoryQuotas:
         stored.add(topic.namespace, size)
         return partial(stored.add, topic.namespace, -size)
 
-    def refresh(self, done: Done) -> None:
+    def refresh_usage(self, done: Done) -> None:
         """Have `used` say what all nodes have stored; `done` gets None."""
         if self.stored is None:
             done(None)

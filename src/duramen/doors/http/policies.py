@@ -46,7 +46,7 @@ async def _found(call: Call, query: _Query) -> PoliciesInfo:
         quotas = [QuotaInfo(one.policy, one.level, one.limit, one.used) for one in found.quotas]
         return PoliciesInfo(found.level, dict(found.own), effective, quotas, inventory.position)
 
-    await call_back(inventory.quotas.refresh)
+    await call_back(inventory.quotas.refresh_usage)
     return await call_back(lambda done: inventory.read(read, done))
 
 
