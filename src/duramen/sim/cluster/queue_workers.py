@@ -40,6 +40,7 @@ _SHORT_MS: Final = 300
 _GONE: Final = "queue-entry-gone"
 _EXPIRED: Final = "queue-lease-expired"
 _MOST_HELD: Final = 4
+_NEVER: Final = 1 << 40  # no leader epoch is as high
 
 Ensure = Callable[[Broker, Reply], None]
 
@@ -59,7 +60,8 @@ class WorkBook:
     def __init__(self) -> None:
         self.put: dict[tuple[bytes, Position], bytes] = {}
         """What was acknowledged to be in them."""
-        self.acknowledged: set[tuple[bytes, Position]] = set()
+        self.acknowledged: dict[tuple[bytes, Position], int] = {}
+        """The leader epoch in which each entry was acknowledged."""
         self.maybe: set[tuple[bytes, Position]] = set()
         """Entries of which nobody knows whether they were acknowledged."""
         self._said: Counter[tuple[bytes, Position]] = Counter()  # acknowledgements on their way
@@ -69,14 +71,17 @@ class WorkBook:
         self.leases = 0
         self.acks = 0
 
-    def lease(self, one: Leased, *, short: bool, gone: frozenset[tuple[bytes, Position]]) -> None:
-        """An entry was leased; those of `gone` were acknowledged before anybody asked. Raises BrokenPromise."""
+    def lease(self, one: Leased, *, short: bool, gone: Mapping[tuple[bytes, Position], int]) -> None:
+        """An entry was leased; those of `gone` were acknowledged before anybody asked. Raises BrokenPromise.
+
+        A leader of an older epoch may lease such an entry until it learns that it is deposed.
+        """
         place = one.queue, one.entry.position
         self.leases += 1
         self._delivered[place] += 1
         if one.deliveries > DELIVERIES:
             raise BrokenPromise(f"{place} is leased {one.deliveries} times, and is dead after {DELIVERIES}")
-        if place in gone:
+        if one.lease.leader_epoch >= gone.get(place, _NEVER):
             raise BrokenPromise(f"{one.entry.value!r} at {place} is leased, and was acknowledged")
         if self.put.setdefault(place, one.entry.value or b"") != one.entry.value:
             raise BrokenPromise(f"{place} has {one.entry.value!r}, and {self.put[place]!r} was put there")
@@ -110,12 +115,12 @@ class WorkBook:
         if accepts and unknown:
             self.maybe.add(place)
 
-    def settled(self, holding: _Holding, refusal: DuramenError | None, *, accepts: bool) -> None:
+    def settled(self, holding: _Holding, refusal: DuramenError | None, leader_epoch: int, *, accepts: bool) -> None:
         """A leader has taken what was said, or refused it. Raises BrokenPromise where it may not be refused."""
         place = holding.queue, holding.position
         if refusal is None:
             if accepts:
-                self.acknowledged.add(place)
+                self.acknowledged[place] = leader_epoch
                 self.acks += 1
         elif refusal.id == _GONE:
             known = place in self.acknowledged or place in self.maybe or self._said[place]
@@ -135,10 +140,16 @@ class WorkBook:
             if self.put.get(place, value) != value:
                 raise BrokenPromise(f"{place} is dead with {value!r}, and {self.put[place]!r} was put there")
         there = {(queue, position) for position in found}
-        wrong = there & self.acknowledged
+        wrong = there & self.acknowledged.keys()
         if wrong:
             raise BrokenPromise(f"{sorted(wrong)} were acknowledged, and are there")
-        lost = {place for place in self.put if place[0] == queue} - there - self.acknowledged - self.maybe - set(dead)
+        lost = (
+            {place for place in self.put if place[0] == queue}
+            - there
+            - self.acknowledged.keys()
+            - self.maybe
+            - set(dead)
+        )
         if lost:
             raise BrokenPromise(f"{sorted(lost)} were put in, and nobody has acknowledged them: they are not there")
 
@@ -213,7 +224,7 @@ class QueueWorker(CoordinatedClient):
         self._ask(place, node_id, "a worker's enqueue", do, answered)
 
     def _lease(self, place: PartitionId, node_id: int) -> None:
-        short, gone = self.chance.random() < 0.3, frozenset(self._book.acknowledged)
+        short, gone = self.chance.random() < 0.3, dict(self._book.acknowledged)
         request = LeaseRequest(
             _QUEUES, self.chance.randrange(1, 4), _SHORT_MS if short else _LEASE_MS, 0, self.chance.random() < 0.2
         )  # fmt: skip
@@ -238,14 +249,19 @@ class QueueWorker(CoordinatedClient):
         holding = self.chance.choice(self._held)
         accepts, delay_ms = self.chance.random() < 0.7, self.chance.choice((0, 0, 200))
         self._book.settles(holding, accepts=accepts)
+        epochs = list[int]()
 
         def do(broker: Broker, space: Stream, reply: Reply) -> None:
+            epochs.append(space.partition(0).leader_epoch)
             entries = [(queue_of(space, holding.queue), LeasedEntry(holding.position, holding.lease))]
             LocalShards(broker).settle(space.partition(0), Ack(entries) if accepts else Nack(entries, delay_ms), reply)
 
-        self._ask(place, node_id, "a worker's word", do, partial(self._settled, holding, accepts=accepts))
+        self._ask(place, node_id, "a worker's word", do, partial(self._settled, holding, epochs, accepts=accepts))
 
-    def _settled(self, holding: _Holding, value: Mapping[int, DuramenError] | DuramenError, *, accepts: bool) -> None:
+    def _settled(
+        self, holding: _Holding, epochs: Sequence[int], value: Mapping[int, DuramenError] | DuramenError, *,
+        accepts: bool,
+    ) -> None:  # fmt: skip
         unknown = isinstance(value, DuramenError) and not isinstance(value, NOT_DONE)
         self._book.answered(holding, accepts=accepts, unknown=unknown)
         if isinstance(value, NOT_DONE):
@@ -255,7 +271,7 @@ class QueueWorker(CoordinatedClient):
         self._held.remove(holding)
         if isinstance(value, DuramenError):
             return
-        self._book.settled(holding, value.get(0), accepts=accepts)
+        self._book.settled(holding, value.get(0), epochs[-1], accepts=accepts)
 
 
 def _origin(letter: QueueEntry) -> tuple[bytes, Position]:
