@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
 from duramen.cli.commands import cli
 from duramen.codec.kafka.versions import APIS

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 import duramen
-from duramen.base.catalogue import BROKER, GROUP, STREAM
+from duramen.base.catalogue.catalogue import BROKER, GROUP, STREAM
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import BOUNDS, CATALOGUE, Metric
 from duramen.base.metrics_tables import TABLE_METRICS

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from duramen import aio, errors, spark, testing
     from duramen.client.api.client import Client, connect
     from duramen.client.api.group_snapshots import GroupSnapshot
-    from duramen.client.api.inventory import Inventory
-    from duramen.client.api.inventory_changes import InventoryChange, Subscription, TopicNamed
-    from duramen.client.api.inventory_requests import (
+    from duramen.client.api.inventory.changes import InventoryChange, Subscription, TopicNamed
+    from duramen.client.api.inventory.inventory import Inventory
+    from duramen.client.api.inventory.policies import Policies
+    from duramen.client.api.inventory.policy_requests import PoliciesInfo, PolicyInfo, PolicyQuota
+    from duramen.client.api.inventory.requests import (
         CreatedNames,
         MovedTopics,
         NamespaceInfo,
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
         TopicPage,
     )
     from duramen.client.api.joint_snapshots import JointSnapshot
-    from duramen.client.api.policies import Policies
-    from duramen.client.api.policy_requests import PoliciesInfo, PolicyInfo, PolicyQuota
-    from duramen.client.api.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
+    from duramen.client.api.queues.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
+    from duramen.client.api.queues.spaces import SpaceInfo
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
-    from duramen.client.api.spaces import SpaceInfo
     from duramen.client.api.values import (
         GroupDetails,
         GroupInfo,
@@ -103,16 +103,16 @@ _HOMES: Final = (
         "Snapshot": "snapshots",
         "GroupSnapshot": "group_snapshots",
         "JointSnapshot": "joint_snapshots",
-        "SpaceInfo": "spaces",
+        "SpaceInfo": "queues.spaces",
     }
     | dict.fromkeys(("Batch", "NewRecord", "Place", "Record"), "records")
-    | {"Inventory": "inventory", "Policies": "policies"}
-    | dict.fromkeys(("InventoryChange", "Subscription", "TopicNamed"), "inventory_changes")
-    | dict.fromkeys(("PoliciesInfo", "PolicyInfo", "PolicyQuota"), "policy_requests")
+    | {"Inventory": "inventory.inventory", "Policies": "inventory.policies"}
+    | dict.fromkeys(("InventoryChange", "Subscription", "TopicNamed"), "inventory.changes")
+    | dict.fromkeys(("PoliciesInfo", "PolicyInfo", "PolicyQuota"), "inventory.policy_requests")
     | dict.fromkeys(
-        ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory_requests"
+        ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory.requests"
     )
-    | dict.fromkeys(("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"), "queues")
+    | dict.fromkeys(("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"), "queues.queues")
 )
 
 

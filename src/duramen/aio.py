@@ -21,24 +21,24 @@ from duramen.client.api import http as asking
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.asking import AsyncDoor as Door
-from duramen.client.api.async_inventory import AsyncInventory as Inventory
-from duramen.client.api.async_queues import AsyncQueues as Queues
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
+from duramen.client.api.inventory.async_inventory import AsyncInventory as Inventory
 from duramen.client.api.joint_snapshots import AsyncJointSnapshot as JointSnapshot
 from duramen.client.api.joint_snapshots import joint_positions
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
 from duramen.client.api.produce_batches import BatchedProduce as Together
+from duramen.client.api.queues.async_queues import AsyncQueues as Queues
+from duramen.client.api.queues.spaces import AsyncSpaces as Spaces
 from duramen.client.api.reader import RecordReader as Reader
 from duramen.client.api.reader import wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
 from duramen.client.api.snapshots import AsyncSnapshot as Snapshot
 from duramen.client.api.snapshots import Vector, positions, vector_of
-from duramen.client.api.spaces import AsyncSpaces as Spaces
 from duramen.client.api.thread import OwnThread
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob as Job

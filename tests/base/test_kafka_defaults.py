@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from duramen.base.catalogue import BROKER, GROUP, STREAM
+from duramen.base.catalogue.catalogue import BROKER, GROUP, STREAM
 from duramen.base.settings import Setting, Value
 
 NO_BOUND: Final = 9223372036854775807

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue.catalogue import BROKER, STREAM
 from duramen.base.errors import ConfigInvalid, SettingInvalid
 from duramen.base.settings import Setting, Settings, check, config_text, flatten, nearest
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.settings import Settings
 from duramen.broker.quotas import ANONYMOUS, Quotas, RateWindows
 from duramen.metadata.quotas import CONSUMER_RATE, PRODUCER_RATE

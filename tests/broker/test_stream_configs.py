@@ -1,6 +1,6 @@
 """Configs in force, with the sources and synonyms that admin clients show."""
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue.catalogue import BROKER, STREAM
 from duramen.base.settings import Settings
 from duramen.broker.stream_configs import ChangedDefaults, StreamConfig, broker_entries
 from duramen.sim.broker import CallbackResult, ManualBroker

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Run, run
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 
 
 def rows(text: str) -> dict[str, tuple[str, str]]:

@@ -143,7 +143,8 @@ class TestSignalsWhileItStarts:
     @pytest.mark.variants(3)
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     @pytest.mark.parametrize(
-        "module", ["click", "duramen.cli.serve", "duramen.base.catalogue", "asyncio", "rocksdict", "duramen.node.run"]
+        "module",
+        ["click", "duramen.cli.serve", "duramen.base.catalogue.catalogue", "asyncio", "rocksdict", "duramen.node.run"],
     )
     def test_serve_is_stopped_as_asked(self, tmp_path: Path, module: str, number: signal.Signals) -> None:
         assert self._run(tmp_path, module, number, "serve", *ALONE) == (0, "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Run, run
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.node.addresses import Address
 from duramen.node.overlaps import resolved
 from duramen.node.process import NodeProcess

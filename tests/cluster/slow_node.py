@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 from tests.cluster.faulty_disk import FaultyFiles
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.ports import FileSystem
 from duramen.base.settings import Settings
 from duramen.bench.slow_node import SlowFiles

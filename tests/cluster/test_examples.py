@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from tests.untyped import untyped
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
 from duramen.cli.config import read_file

@@ -14,7 +14,7 @@ from tests.doors.nats.conftest import run
 
 from duramen.base.errors import DuramenError
 from duramen.client.api.client import Client, connect
-from duramen.client.api.inventory_changes import InventoryChange, Subscription
+from duramen.client.api.inventory.changes import InventoryChange, Subscription
 from duramen.node.processes import NodeProcesses
 
 WAIT_S = 60.0

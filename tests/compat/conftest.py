@@ -13,7 +13,7 @@ from tests.compat.known import KNOWN, OPEN
 from tests.compat.results import Results
 from tests.compat.staging import Behaviour, Stage, advertised
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.node.process import NodeProcess
 
 __all__ = ["Company", "settings"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 
 ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = ("README.md", "docs", "examples", "src/duramen/cli", "src/duramen/base")

@@ -7,7 +7,7 @@ import pytest
 from tests.doors.kafka.asking import Asking
 from tests.hostile.process import resident_bytes
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.units import MIB
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
 from duramen.node.addresses import Address

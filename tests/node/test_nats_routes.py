@@ -13,7 +13,7 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings
 from duramen.metadata.events import Endpoint

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clients import CONFLUENT, Record
 from tests.reliability.support import SURVIVALS, busy, come_back, keeps_the_promise
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.settings import Settings
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.groups.records import CommittedOffset, OffsetKey

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from duramen.base.catalogue_inventory import POLICIES
+from duramen.base.catalogue.inventory import POLICIES
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.inventory.inventory import Inventory

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError, StorageFull
 from duramen.base.settings import Settings
 from duramen.metadata.decisions import Definition

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.service.inventory import ACCOUNT, InventoryTopics
 
-from duramen.base.catalogue_queues import QUEUE_RETENTION
+from duramen.base.catalogue.queues import QUEUE_RETENTION
 from duramen.coordinators.inventory.changing import Change
 from duramen.coordinators.inventory.retention import InventoryRetention
 from duramen.sim.broker import CallbackResult

@@ -5,7 +5,7 @@ import random
 import pytest
 from tests.service.inventory import ACCOUNT, InventoryTopics
 
-from duramen.base.catalogue_inventory import BYTES_QUOTA
+from duramen.base.catalogue.inventory import BYTES_QUOTA
 from duramen.base.errors import BytesQuotaExceeded
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.inventory.directory import DeleteNamespace, UpdateNamespace

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.kafka_configs import KAFKA_BROKER_CONFIGS, KafkaType
 from duramen.base.settings import Kind, Setting, Value
 

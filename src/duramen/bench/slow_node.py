@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.ports import Buffer, File, FileSystem, Lock
 from duramen.base.settings import Settings
 from duramen.node.run import run

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid, SettingInvalid
 from duramen.base.kafka_configs import KAFKA_BROKER_CONFIGS
 from duramen.base.settings import Setting, Settings, Value, check, nearest

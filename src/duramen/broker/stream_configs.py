@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_queues import KIND, QUEUE_RETENTION, QUEUE_VALUES, QUEUES
-from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE
+from duramen.base.catalogue.catalogue import STREAM
+from duramen.base.catalogue.queues import KIND, QUEUE_RETENTION, QUEUE_VALUES, QUEUES
+from duramen.base.catalogue.tables import KEPT_OFFSETS, NONE
 from duramen.base.settings import Setting, Settings, Value, check, entries
 from duramen.storage.log.log import LogConfig, StreamFloor
 from duramen.storage.planning.compaction import CompactionConfig, CompactionLimits

@@ -8,8 +8,8 @@ from uuid import uuid5
 
 import msgspec
 
-from duramen.base.catalogue_keyed import KEYED, LIVE_TOPIC
-from duramen.base.catalogue_queues import KIND, LOG_RETENTION_MS, QUEUES
+from duramen.base.catalogue.keyed import KEYED, LIVE_TOPIC
+from duramen.base.catalogue.queues import KIND, LOG_RETENTION_MS, QUEUES
 from duramen.base.errors import DuramenError, LiveTopicReadOnly, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics

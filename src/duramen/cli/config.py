@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import SettingInvalid
 from duramen.base.settings import Settings, config_text, flatten
 from duramen.cli.output import JSON, format_option, print_json, print_table

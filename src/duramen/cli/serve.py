@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DependencyMissing, SettingInvalid
 from duramen.base.settings import Setting, Settings
 from duramen.cli.config import FILE, read_file

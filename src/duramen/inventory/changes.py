@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from duramen.base.catalogue_inventory import NAMESPACE, TENANT
+from duramen.base.catalogue.inventory import NAMESPACE, TENANT
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory import events

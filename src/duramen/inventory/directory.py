@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, TENANT
+from duramen.base.catalogue.inventory import ACCOUNT, NAMESPACE, TENANT
 from duramen.base.errors import (
     InventoryNameInvalid,
     NamespaceExists,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from duramen.base import catalogue_inventory as levels
-from duramen.base.catalogue_inventory import ACCOUNT, NAMESPACE, TENANT, TOPIC
+from duramen.base.catalogue import inventory as levels
+from duramen.base.catalogue.inventory import ACCOUNT, NAMESPACE, TENANT, TOPIC
 from duramen.inventory import events
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import InventoryEvent, Policies

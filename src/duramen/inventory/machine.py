@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
-from duramen.base.catalogue_inventory import TOPIC
+from duramen.base.catalogue.inventory import TOPIC
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,

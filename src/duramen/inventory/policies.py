@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from duramen.base.catalogue_inventory import ACCOUNT, LEVELS, NAMESPACE, POLICIES, TENANT
+from duramen.base.catalogue.inventory import ACCOUNT, LEVELS, NAMESPACE, POLICIES, TENANT
 from duramen.base.errors import ConfigInvalid, PolicyInvalid
 from duramen.base.settings import Value, check, nearest
 from duramen.inventory.events import (

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_keyed import CLEANUP_POLICY, KEYED, LIVE_TOPIC, keyed_problem
-from duramen.base.catalogue_queues import KIND, QUEUES, queues_problem
-from duramen.base.catalogue_tables import table_problem
+from duramen.base.catalogue.catalogue import STREAM
+from duramen.base.catalogue.keyed import CLEANUP_POLICY, KEYED, LIVE_TOPIC, keyed_problem
+from duramen.base.catalogue.queues import KIND, QUEUES, queues_problem
+from duramen.base.catalogue.tables import table_problem
 from duramen.base.errors import (
     ConfigInvalid,
     NameInvalid,

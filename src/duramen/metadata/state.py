@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from duramen.base.catalogue_keyed import LIVE_TOPIC
-from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.catalogue.keyed import LIVE_TOPIC
+from duramen.base.catalogue.queues import TOPIC_PREFIX
 from duramen.base.ids import SHARD_BITS, StreamId, stream_id_of
 from duramen.metadata.events import (
     ClusterFormed,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.base.ids import StreamId
 from duramen.base.insync import least_in_sync
 from duramen.base.settings import Value, check

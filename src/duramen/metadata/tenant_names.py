@@ -6,8 +6,8 @@ Kafka clients see a topic of the inventory as `tenant.namespace.topic`. A tenant
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from duramen.base.catalogue_keyed import LIVE_TOPIC
-from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.catalogue.keyed import LIVE_TOPIC
+from duramen.base.catalogue.queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, RequestInvalid
 from duramen.metadata.events import TenantNameReserved
 from duramen.metadata.features import MetadataFeature

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from duramen.base.catalogue_keyed import LIVE_TOPIC
-from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.catalogue.keyed import LIVE_TOPIC
+from duramen.base.catalogue.queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, NameInvalid
 from duramen.metadata.state import ControllerState
 from duramen.metadata.tenant_names import check_tenants

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DirectoryUnusable, DuramenError, OffsetOutOfRange, StreamNotFound
 from duramen.base.ids import METADATA_LOG_ID, StreamId, new_stream_id
 from duramen.base.ports import FileSystem

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from duramen.base.catalogue_queues import KIND, QUEUES
+from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.deadlines import Deadline
 from duramen.base.errors import ConfigInvalid, DuramenError, StreamNotFound
 from duramen.base.ids import Position, StreamId

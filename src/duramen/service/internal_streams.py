@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from duramen.base.catalogue_queues import KIND, QUEUES
+from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM

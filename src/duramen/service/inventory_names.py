@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from duramen.base.catalogue_keyed import LIVE_TOPIC
-from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.catalogue.keyed import LIVE_TOPIC
+from duramen.base.catalogue.queues import TOPIC_PREFIX
 from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream

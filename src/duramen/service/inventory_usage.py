@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from duramen.base.catalogue_inventory import NAMESPACE, TENANT
+from duramen.base.catalogue.inventory import NAMESPACE, TENANT
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
-from duramen.base.catalogue_queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT
+from duramen.base.catalogue.queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT
 from duramen.base.errors import DuramenError, QueueRequestReused
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_queues import QUEUE_RETENTION
+from duramen.base.catalogue.queues import QUEUE_RETENTION
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock, StateRows

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final, TypeVar
 from uuid import UUID
 
-from duramen.base.catalogue_queues import TOPIC_PREFIX
+from duramen.base.catalogue.queues import TOPIC_PREFIX
 from duramen.base.errors import (
     BatchInvalid,
     CoordinatorLoading,

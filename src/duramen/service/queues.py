@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from duramen.base.catalogue_queues import KIND, QUEUES
+from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.errors import (
     BatchInvalid,
     CoordinatorLoading,

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.deadlines import Deadlines
 from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError, LogDamaged
 from duramen.base.ids import METADATA_LOG_ID
 from duramen.base.metrics import Metrics

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_keyed import KEYED
-from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS, TABLE_PREFIX
+from duramen.base.catalogue.keyed import KEYED
+from duramen.base.catalogue.tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS, TABLE_PREFIX
 from duramen.base.settings import Value, check, entries
 from duramen.spark.tables.port import Declaration, Storage
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from duramen.base.catalogue_tables import storage_problem
+from duramen.base.catalogue.tables import storage_problem
 from duramen.base.errors import OptionInvalid
 
 __all__ = ["OPTIONS", "WITHOUT_EFFECT", "Options", "ReadOption", "Use"]

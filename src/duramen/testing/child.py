@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
 from duramen.codec.kafka.errors import ErrorCode

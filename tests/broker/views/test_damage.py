@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.broker.views.test_views import Keyed
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import SnapshotNotReached
 from duramen.base.memory import memory_share_bytes
 from duramen.base.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from duramen.base.errors import QueueNameInvalid, ServerUnreachable
-from duramen.client.api.joined_enqueues import JoinedEnqueues
+from duramen.client.api.queues.joined_enqueues import JoinedEnqueues
 from duramen.codec.batch import BatchInput
 
 GOOD, BAD = BatchInput(1, b"ann", b"v"), BatchInput(1, b"", b"v")

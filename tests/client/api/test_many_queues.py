@@ -7,7 +7,7 @@ from tests.client.api.conftest import Face
 
 import duramen
 from duramen.base.errors import RequestInvalid
-from duramen.client.api.many_queues import shares, split_queues, turns
+from duramen.client.api.queues.many_queues import shares, split_queues, turns
 from duramen.testing import Broker
 
 NAMES = [f"user-{number:05}" for number in range(2_500)]

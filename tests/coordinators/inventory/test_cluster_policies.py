@@ -5,7 +5,7 @@ from functools import partial
 from tests.coordinators.inventory.node import ACCOUNT, at
 from tests.coordinators.inventory.several import SeveralInventories
 
-from duramen.base.catalogue_inventory import PRODUCER_RATE
+from duramen.base.catalogue.inventory import PRODUCER_RATE
 from duramen.base.errors import PolicyNotEffective
 from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
 from duramen.sim.broker import CallbackResult

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 
-from duramen.base.catalogue_inventory import POLICIES
+from duramen.base.catalogue.inventory import POLICIES
 from duramen.base.errors import (
     DuramenError,
     NamespaceNotFound,

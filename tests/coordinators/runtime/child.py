@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.base.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.settings import Settings
 from duramen.base.units import MIB
 from duramen.doors.http.application import application

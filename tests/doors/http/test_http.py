@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.doors.http.conftest import Ask
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue.catalogue import BROKER, STREAM
 from duramen.base.metrics import CATALOGUE
 from duramen.base.units import MIB
 from duramen.doors.http.serving.server import MOST_CONNECTIONS

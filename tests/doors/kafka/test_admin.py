@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.clients import CONFLUENT, Place, Record
 from tests.untyped import untyped
 
-from duramen.base.catalogue import BROKER, STREAM
+from duramen.base.catalogue.catalogue import BROKER, STREAM
 from duramen.node.process import NodeProcess
 
 _S = 60

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.doors.kafka.asking import Asking, codes
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey

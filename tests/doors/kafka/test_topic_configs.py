@@ -10,7 +10,7 @@ from tests.clients import AIOKAFKA, CONFLUENT, Library, Place, Record
 from tests.doors.kafka.asking import Asking
 from tests.raw import Wanted, batch_of, connect, fetch_bytes, produce_bytes
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.client.connection import BrokerConnection
 from duramen.codec.batch import APPEND_TIME, CODEC_MASK, batches
 from duramen.codec.compression import CODECS

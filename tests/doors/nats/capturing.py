@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics

@@ -10,7 +10,7 @@ import pytest
 from tests.spark.translation.transacting import batch
 from tests.spark.translation.world import World
 
-from duramen.base.catalogue_tables import KEPT_OFFSETS
+from duramen.base.catalogue.tables import KEPT_OFFSETS
 from duramen.base.errors import SettingInvalid, StreamNotFound, TableForeign
 from duramen.client import BrokerCluster, StreamAdmin
 from duramen.client.http import HttpNode, path_of

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol
 
 from duramen import aio
 from duramen.base.errors import RequestInvalid
-from duramen.client.api.async_queues import AsyncQueues
 from duramen.client.api.client import connect
-from duramen.client.api.queues import Queues
+from duramen.client.api.queues.async_queues import AsyncQueues
+from duramen.client.api.queues.queues import Queues
 
 __all__ = [
     "VALUE_BYTES",

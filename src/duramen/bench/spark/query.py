@@ -152,7 +152,7 @@ def _delta_rows(spark: SparkSession, asked: Asked) -> None:
 
 def _table(spark: SparkSession, asked: Asked) -> None:
     """A stream declared to be a Delta table, and filled: as `duramen table enable` and `table run --once` do it."""
-    from duramen.base.catalogue_tables import KEPT_OFFSETS
+    from duramen.base.catalogue.tables import KEPT_OFFSETS
     from duramen.client.http import HttpNode, path_of
     from duramen.spark.translation.creation import JobOptions, make_job
 

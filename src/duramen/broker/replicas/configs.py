@@ -5,7 +5,7 @@ The timeouts that a leader applies to its replicas are settings of its own node.
 
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.base.ids import StreamId
 from duramen.base.settings import Value, check
 from duramen.metadata.state import ControllerState

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.base.settings import check, config_text
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState

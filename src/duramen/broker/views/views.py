@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.catalogue_keyed import KEYED, LIVE_TOPIC
+from duramen.base.catalogue.keyed import KEYED, LIVE_TOPIC
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, SnapshotNotReached, StreamNotKeyed
 from duramen.base.ids import StreamId

@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 from duramen import __version__
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DependencyMissing, SecretUnusable, SettingInvalid
 from duramen.base.native import is_installed
 from duramen.base.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.units import format_bytes
 from duramen.cli.doctor.findings import DoctorFinding
 

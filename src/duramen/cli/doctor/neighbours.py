@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.cli.doctor.findings import DoctorFinding
 
 __all__ = ["Neighbour", "door_ports", "who_answers"]

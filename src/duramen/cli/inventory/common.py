@@ -13,8 +13,8 @@ from duramen.cli.server import NodeAddress
 from duramen.cli.streams.pairs import pairs
 from duramen.cli.tables import plain
 from duramen.client.api.http import Program, Question, answered
-from duramen.client.api.inventory import Inventory
-from duramen.client.api.inventory_requests import CreatedNames
+from duramen.client.api.inventory.inventory import Inventory
+from duramen.client.api.inventory.requests import CreatedNames
 
 __all__ = [
     "account_option", "counted", "delete_all", "inventory_of", "labels_option", "lines_of", "names_from",

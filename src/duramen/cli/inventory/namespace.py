@@ -20,7 +20,7 @@ from duramen.cli.inventory.common import (
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
-from duramen.client.api.inventory_requests import CreatedNames, NamespaceInfo
+from duramen.client.api.inventory.requests import CreatedNames, NamespaceInfo
 
 __all__ = ["command"]
 

@@ -9,7 +9,7 @@ from duramen.cli.inventory.common import account_option, inventory_of
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.pairs import pairs
-from duramen.client.api.policy_requests import PoliciesInfo
+from duramen.client.api.inventory.policy_requests import PoliciesInfo
 
 __all__ = ["command"]
 

@@ -25,7 +25,7 @@ from duramen.cli.progress import Bar
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.stream import command as streams
 from duramen.cli.tables import plain
-from duramen.client.api.inventory_requests import MOST_TOPICS, CreatedNames, TopicInfo
+from duramen.client.api.inventory.requests import MOST_TOPICS, CreatedNames, TopicInfo
 
 __all__ = ["command"]
 

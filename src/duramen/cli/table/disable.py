@@ -2,7 +2,7 @@
 
 import click
 
-from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS
+from duramen.base.catalogue.tables import KEPT_OFFSETS, NONE, STREAM_SETTINGS
 from duramen.base.errors import StreamNoTable
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from duramen.base.catalogue import STREAM
-from duramen.base.catalogue_tables import KEPT_OFFSETS, NONE, table_problem
+from duramen.base.catalogue.catalogue import STREAM
+from duramen.base.catalogue.tables import KEPT_OFFSETS, NONE, table_problem
 from duramen.base.errors import ConfigInvalid
 from duramen.base.settings import check
 from duramen.cli.names import StreamName

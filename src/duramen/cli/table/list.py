@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from duramen.base.catalogue_tables import NONE, STREAM_SETTINGS
+from duramen.base.catalogue.tables import NONE, STREAM_SETTINGS
 from duramen.base.settings import config_text
 from duramen.base.units import format_ms
 from duramen.cli.output import JSON, format_option, print_json, print_table

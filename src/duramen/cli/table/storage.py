@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import click
 
-from duramen.base.catalogue_tables import storage_problem
+from duramen.base.catalogue.tables import storage_problem
 
 __all__ = ["storage_option"]
 

@@ -13,17 +13,17 @@ from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets, GroupSnapshot
 from duramen.client.api.http import Config, Program, Question
-from duramen.client.api.inventory import Inventory
+from duramen.client.api.inventory.inventory import Inventory
 from duramen.client.api.joint_snapshots import JointSnapshot, joint_positions
 from duramen.client.api.leases import find_lease
 from duramen.client.api.membership import reader_of
 from duramen.client.api.offset_ranges import Where, text_of
-from duramen.client.api.queues import Queues
+from duramen.client.api.queues.queues import Queues
+from duramen.client.api.queues.spaces import Spaces
 from duramen.client.api.reader import RecordReader, wanted
 from duramen.client.api.records import Batch, Place, Writable, encodable
 from duramen.client.api.replication_wait import wait_replicated
 from duramen.client.api.snapshots import Snapshot, Vector, positions, vector_of
-from duramen.client.api.spaces import Spaces
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, StreamInfo
 from duramen.client.api.writer import ProduceJob, RecordWriter, codec_of
 from duramen.client.http import HttpNode

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from duramen.base.catalogue import GROUP
+from duramen.base.catalogue.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, DuramenError
 from duramen.base.settings import Setting, Settings, Value, check, nearest
 from duramen.broker.changes import Changes, settled

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from duramen.base.catalogue import GROUP
+from duramen.base.catalogue.catalogue import GROUP
 from duramen.base.settings import Settings, Value, check
 from duramen.groups.consumer_values import ConsumerConfig
 

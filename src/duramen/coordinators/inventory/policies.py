@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_inventory import ACCOUNT, AUTO_CREATION, NAMESPACE, POLICIES, TENANT, TOPIC
+from duramen.base.catalogue.inventory import ACCOUNT, AUTO_CREATION, NAMESPACE, POLICIES, TENANT, TOPIC
 from duramen.base.errors import (
     DuramenError,
     NamespaceNotFound,

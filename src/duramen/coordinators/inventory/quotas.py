@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from duramen.base.catalogue_inventory import (
+from duramen.base.catalogue.inventory import (
     ACCOUNT,
     BYTES_QUOTA,
     CONSUMER_RATE,

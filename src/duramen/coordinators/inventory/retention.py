@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from duramen.base.catalogue_queues import QUEUE_RETENTION
+from duramen.base.catalogue.queues import QUEUE_RETENTION
 from duramen.base.errors import DuramenError
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.directory import Directory

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.catalogue_queues import QUEUES
+from duramen.base.catalogue.queues import QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows

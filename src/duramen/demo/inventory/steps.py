@@ -13,7 +13,7 @@ import psutil
 
 from duramen.base.errors import DemoFailed, DuramenError, TopicNotFound
 from duramen.client.api.client import connect
-from duramen.client.api.inventory import Inventory
+from duramen.client.api.inventory.inventory import Inventory
 from duramen.demo import report
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.inventory.names import IN_NAMESPACE, DemoNamespace, demo_namespaces, demo_topics

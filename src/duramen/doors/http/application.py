@@ -30,7 +30,6 @@ from duramen.doors.http import (
     queues,
     records,
     replicated,
-    snapshots,
     spaces,
     streams,
 )
@@ -42,6 +41,7 @@ from duramen.doors.http.serving.hosts import Guard, Hosts
 from duramen.doors.http.serving.openapi import document
 from duramen.doors.http.serving.queries import read_query
 from duramen.doors.http.serving.routes import Call, HttpRoute, RouteNode
+from duramen.doors.http.snapshots import routes as snapshots
 from duramen.doors.problems import PartlyStored, problem_of
 from duramen.metadata.decisions import check_name
 from duramen.service.admission import AdmissionRules, Admitted

@@ -15,7 +15,7 @@ from duramen.doors.http.groups import WORKS
 from duramen.doors.http.serving.hosts import Hosts
 from duramen.doors.http.serving.routes import RouteNode
 from duramen.doors.http.serving.server import HttpServer
-from duramen.doors.http.snapshot_forwarding import serving_snapshots
+from duramen.doors.http.snapshots.forwarding import serving_snapshots
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding

@@ -11,8 +11,8 @@ from duramen.broker.streams import Stream
 from duramen.coordinators.lease.requests import LeasesFound
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together, held
-from duramen.doors.http.snapshot_vectors import (
+from duramen.doors.http.snapshots.forwarding import FindWish, find, find_together, held
+from duramen.doors.http.snapshots.vectors import (
     SNAPSHOT_ERRORS,
     check_keyed,
     newest,

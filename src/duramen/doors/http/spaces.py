@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from duramen.base import errors
-from duramen.base.catalogue_queues import KIND, QUEUES
+from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.errors import QueueSpaceNotFound, StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.streams import Stream

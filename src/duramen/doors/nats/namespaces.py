@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_inventory import PRODUCER_RATE
+from duramen.base.catalogue.inventory import PRODUCER_RATE
 from duramen.base.errors import (
     BatchTooLarge,
     DuramenError,

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue_queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT, KIND, LOG_RETENTION_MS, QUEUES
+from duramen.base.catalogue.queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT, KIND, LOG_RETENTION_MS, QUEUES
 from duramen.base.errors import CoordinatorLoading, DuramenError, NodeStopping, NotCoordinator, OutcomeUnknown
 from duramen.base.ids import Position
 from duramen.broker.streams import Stream

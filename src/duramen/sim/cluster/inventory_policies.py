@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from duramen.base.catalogue_inventory import PRODUCER_RATE
+from duramen.base.catalogue.inventory import PRODUCER_RATE
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.inventory.names import TopicPath

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.metrics import Metrics

@@ -7,7 +7,7 @@ message has the record with which the log now begins, and its time.
 from collections.abc import Mapping
 from uuid import UUID
 
-from duramen.base.catalogue_queues import KIND, LOG_RETENTION_MS, QUEUES
+from duramen.base.catalogue.queues import KIND, LOG_RETENTION_MS, QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.units import moment
 from duramen.client import Consumer, StreamAdmin, TopicPartition

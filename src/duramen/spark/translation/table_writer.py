@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from duramen.base.catalogue_tables import KEPT_OFFSETS
+from duramen.base.catalogue.tables import KEPT_OFFSETS
 from duramen.base.errors import BugFound, DuramenError
 from duramen.client import BrokerCluster, StreamAdmin
 from duramen.spark.tables.port import LakeTable

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId

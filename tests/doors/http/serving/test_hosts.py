@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.datastructures import Headers
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError, HostRefused, OriginRefused, SettingInvalid
 from duramen.base.settings import Settings
 from duramen.doors.http.serving.hosts import Hosts

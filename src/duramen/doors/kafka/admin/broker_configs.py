@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.base.catalogue import BROKER
+from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.hosts import host_port
 from duramen.base.settings import config_text
 from duramen.broker.node_configs import setting_of

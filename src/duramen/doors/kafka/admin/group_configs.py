@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from duramen.base.catalogue import GROUP
+from duramen.base.catalogue.catalogue import GROUP
 from duramen.base.errors import ConfigInvalid, RequestInvalid
 from duramen.broker.stream_configs import ConfigEntry
 from duramen.doors.kafka.admin.resources import (

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from duramen.base.catalogue import STREAM
+from duramen.base.catalogue.catalogue import STREAM
 from duramen.base.errors import ConfigInvalid, DuramenError, RequestInvalid
 from duramen.base.settings import Setting, config_text, entries, named, nearest
 from duramen.broker.min_in_sync import config_entries

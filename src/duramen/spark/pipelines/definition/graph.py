@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from duramen.base.catalogue_tables import storage_problem
+from duramen.base.catalogue.tables import storage_problem
 from duramen.base.units import parse_ms
 from duramen.spark.pipelines.definition.model import (
     STORED_FORMATS,

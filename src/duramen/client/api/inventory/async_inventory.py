@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Protocol, TypeVar
 
 from duramen.client.api.http import Program
-from duramen.client.api.inventory_changes import AsyncSubscription
-from duramen.client.api.inventory_requests import (
+from duramen.client.api.inventory.changes import AsyncSubscription
+from duramen.client.api.inventory.policies import AsyncPolicies
+from duramen.client.api.inventory.requests import (
     MOST_TOPICS,
     TENANTS,
     CreatedNames,
@@ -34,7 +35,6 @@ from duramen.client.api.inventory_requests import (
     update_namespace,
     update_tenant,
 )
-from duramen.client.api.policies import AsyncPolicies
 
 __all__ = ["AsyncInventory"]
 
@@ -50,7 +50,7 @@ class AsyncInventory:
 
     Each method uses tenants of the node's account, or of the given `account`.
 
-    More in `duramen.client.api.inventory.Inventory`.
+    More in `duramen.client.api.inventory.inventory.Inventory`.
 
     >>> [topic async for topic in client.inventory.search(prefix="there-is-none-like-this")]
     []

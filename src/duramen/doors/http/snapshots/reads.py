@@ -9,7 +9,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import call_back
-from duramen.doors.http.snapshot_vectors import at_most, come_to
+from duramen.doors.http.snapshots.vectors import at_most, come_to
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.native import kernel

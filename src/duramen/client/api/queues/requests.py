@@ -11,7 +11,7 @@ import msgspec
 from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, ServerUnreachable
 from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
 from duramen.client.api.http import Program, Question
-from duramen.client.api.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
+from duramen.client.api.queues.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
 from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
 from duramen.client.api.values import value_of
 from duramen.client.http import Wish, path_of, problem_of

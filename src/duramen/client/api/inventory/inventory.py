@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from duramen.client.api.http import Program
-from duramen.client.api.inventory_changes import Subscription
-from duramen.client.api.inventory_requests import (
+from duramen.client.api.inventory.changes import Subscription
+from duramen.client.api.inventory.policies import Policies
+from duramen.client.api.inventory.requests import (
     MOST_TOPICS,
     TENANTS,
     CreatedNames,
@@ -34,7 +35,6 @@ from duramen.client.api.inventory_requests import (
     update_namespace,
     update_tenant,
 )
-from duramen.client.api.policies import Policies
 
 __all__ = ["Inventory"]
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar
 
 from duramen.client.api.http import Program
-from duramen.client.api.policy_requests import PoliciesInfo, get_policies, set_policies
+from duramen.client.api.inventory.policy_requests import PoliciesInfo, get_policies, set_policies
 
 __all__ = ["AsyncPolicies", "Policies"]
 
@@ -66,7 +66,7 @@ class Policies:
 class AsyncPolicies:
     """Policies: `client.inventory.policies`. A path is TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC.
 
-    An empty path is the account. More in `duramen.client.api.policies.Policies`.
+    An empty path is the account. More in `duramen.client.api.inventory.policies.Policies`.
 
     >>> (await client.inventory.policies.describe()).level
     'account'

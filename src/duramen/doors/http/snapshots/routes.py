@@ -14,10 +14,10 @@ from duramen.broker.views.history import epoch_before
 from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
-from duramen.doors.http.snapshot_formats import MEDIA_TYPES, PageFormat, answer_in, page_of
-from duramen.doors.http.snapshot_forwarding import FindWish, find, find_together, is_plain
-from duramen.doors.http.snapshot_reads import next_of
-from duramen.doors.http.snapshot_vectors import (
+from duramen.doors.http.snapshots.formats import MEDIA_TYPES, PageFormat, answer_in, page_of
+from duramen.doors.http.snapshots.forwarding import FindWish, find, find_together, is_plain
+from duramen.doors.http.snapshots.reads import next_of
+from duramen.doors.http.snapshots.vectors import (
     SNAPSHOT_ERRORS,
     any_newer,
     at_most,

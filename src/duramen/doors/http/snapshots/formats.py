@@ -13,8 +13,8 @@ from duramen.base.native import is_installed
 from duramen.codec.batch import batches, records
 from duramen.codec.shown_batches import BATCHES_TYPE, NEXT_OFFSET_HEADER, encode_page
 from duramen.doors.http.serving.routes import Call
-from duramen.doors.http.snapshot_forwarding import has, read
-from duramen.doors.http.snapshot_reads import (
+from duramen.doors.http.snapshots.forwarding import has, read
+from duramen.doors.http.snapshots.reads import (
     ShownBatches,
     check_still,
     count_served,
@@ -23,8 +23,8 @@ from duramen.doors.http.snapshot_reads import (
     run_job,
     shown_batches,
 )
-from duramen.doors.http.snapshot_records import RecordsOfPage, record_page, records_of
-from duramen.doors.http.snapshot_vectors import LocatedQuery, check_query
+from duramen.doors.http.snapshots.records import RecordsOfPage, record_page, records_of
+from duramen.doors.http.snapshots.vectors import LocatedQuery, check_query
 
 __all__ = ["MEDIA_TYPES", "PageFormat", "answer_in", "page_of"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.doors.http.reads import record_info, record_size
-from duramen.doors.http.snapshot_reads import ShownBatches, ShownWindow, read_shown, run_job
+from duramen.doors.http.snapshots.reads import ShownBatches, ShownWindow, read_shown, run_job
 from duramen.doors.http.types.snapshots import LARGEST_JSON_BYTES, SnapshotRecordsQuery
 from duramen.doors.http.types.types import RecordInfo
 from duramen.keyed.view import VisibleRecords, next_shown

@@ -8,7 +8,7 @@ import msgspec
 
 from duramen.client.api.arguments import text, whole
 from duramen.client.api.http import Program, Question
-from duramen.client.api.inventory_requests import query
+from duramen.client.api.inventory.requests import query
 from duramen.client.api.values import value_of
 
 __all__ = ["AsyncSubscription", "InventoryChange", "Subscription", "TopicNamed"]

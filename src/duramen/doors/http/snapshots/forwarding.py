@@ -17,8 +17,8 @@ from duramen.coordinators.transaction.cluster.survey import has_transactions
 from duramen.coordinators.transaction.cluster.vectors import Vector, place_of
 from duramen.doors.http.completions import begin, call_back, settle
 from duramen.doors.http.serving.routes import Call
-from duramen.doors.http.snapshot_reads import ShownBatches, check_still, count_served, open_window, shown_batches
-from duramen.doors.http.snapshot_vectors import (
+from duramen.doors.http.snapshots.reads import ShownBatches, check_still, count_served, open_window, shown_batches
+from duramen.doors.http.snapshots.vectors import (
     LocatedQuery,
     any_newer,
     at_most,

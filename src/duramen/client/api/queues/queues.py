@@ -1,4 +1,4 @@
-"""Queues of the blocking client; `queue_requests` has the requests."""
+"""Queues of the blocking client; `requests` has the requests."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeVar
@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 from duramen.base.errors import DuramenError
 from duramen.client.api.arguments import text
 from duramen.client.api.http import Program
-from duramen.client.api.queue_requests import (
+from duramen.client.api.queues.requests import (
     Edit,
     LeasedEntry,
     QueueEntry,

@@ -119,7 +119,7 @@ class Spaces:
 
 
 class AsyncSpaces:
-    """The queue spaces of a node: `client.spaces`; more in `duramen.client.api.spaces.Spaces`.
+    """The queue spaces of a node: `client.spaces`; more in `duramen.client.api.queues.spaces.Spaces`.
 
     >>> [space.name for space in await client.spaces.list(prefix="there-is-none-like-this")]
     []

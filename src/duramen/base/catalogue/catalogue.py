@@ -6,15 +6,15 @@ A setting with a name of Kafka has Kafka's meaning and default. Other names end 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from duramen.base.catalogue_cluster import NODE_SETTINGS as CLUSTER_NODE_SETTINGS
-from duramen.base.catalogue_consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
-from duramen.base.catalogue_consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
-from duramen.base.catalogue_inventory import NODE_SETTINGS as INVENTORY_NODE_SETTINGS
-from duramen.base.catalogue_keyed import STREAM_SETTINGS as KEYED_SETTINGS
-from duramen.base.catalogue_queues import STREAM_SETTINGS as QUEUE_SETTINGS
-from duramen.base.catalogue_shares import GROUP_SETTINGS, NODE_SETTINGS
-from duramen.base.catalogue_tables import RETENTION_SETTINGS as TABLE_RETENTION
-from duramen.base.catalogue_tables import STREAM_SETTINGS as TABLE_SETTINGS
+from duramen.base.catalogue.cluster import NODE_SETTINGS as CLUSTER_NODE_SETTINGS
+from duramen.base.catalogue.consumers import GROUP_SETTINGS as CONSUMER_GROUP_SETTINGS
+from duramen.base.catalogue.consumers import NODE_SETTINGS as CONSUMER_NODE_SETTINGS
+from duramen.base.catalogue.inventory import NODE_SETTINGS as INVENTORY_NODE_SETTINGS
+from duramen.base.catalogue.keyed import STREAM_SETTINGS as KEYED_SETTINGS
+from duramen.base.catalogue.queues import STREAM_SETTINGS as QUEUE_SETTINGS
+from duramen.base.catalogue.shares import GROUP_SETTINGS, NODE_SETTINGS
+from duramen.base.catalogue.tables import RETENTION_SETTINGS as TABLE_RETENTION
+from duramen.base.catalogue.tables import STREAM_SETTINGS as TABLE_SETTINGS
 from duramen.base.metrics import MOST_SERIES
 from duramen.base.settings import Setting
 from duramen.base.units import KIB, MIB

@@ -1,0 +1,1 @@
+"""Every setting: its name, level, type, default, bounds and description."""

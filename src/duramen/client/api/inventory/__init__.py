@@ -1,0 +1,1 @@
+"""The inventory of topics in the Python API, blocking and asyncio."""

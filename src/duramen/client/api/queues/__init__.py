@@ -1,0 +1,1 @@
+"""Light queues in the Python API, blocking and asyncio."""

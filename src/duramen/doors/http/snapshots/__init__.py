@@ -1,0 +1,1 @@
+"""Snapshots of keyed streams over HTTP."""
