@@ -233,7 +233,7 @@ def test_a_write_that_is_given_up_refuses_its_tasks(
     attempts.give_up(cluster, query)
     attempts.give_up(cluster, query)
     assert committed(cluster, target) == Counter()
-    with pytest.raises(QueryFenced, match="has started to write since"):
+    with pytest.raises(QueryFenced, match="has begun to write since"):
         attempt(WriteTask(query, query, 0, 0, 2), b"a")
     with pytest.raises(QueryFenced, match="another run writes now, or the batch is decided"):
         Batches(cluster, query).open(f"__spark/{query}/1/0/0/3", 60_000)

@@ -98,6 +98,8 @@ class Checker:
         self.producer_ids: set[int] = set()
         self.epoch = -1
         self.boot = 0
+        self.others = set[str]()
+        """Streams that other checkers know."""
 
     def started(self, broker: Broker, end: End, found: Mapping[LogKey, HistoryFacts]) -> None:
         """A node has started on what an end like that has left; `found` are its logs. Raises BrokenPromise."""
@@ -109,7 +111,7 @@ class Checker:
         for model in list(self.streams.values()):
             self._stream_started(broker, model, end, found)
         for name in broker.streams.by_name:
-            if name not in self.streams and not name.startswith("__"):
+            if name not in self.streams and name not in self.others and not name.startswith("__"):
                 raise BrokenPromise(f"the stream {name} is there, and nobody has made it or it was deleted")
         self._logs_of_deleted(broker)
         for log_key in found:

@@ -24,7 +24,7 @@ Answer = Position | DuramenError
 SHARDS: Final = 2
 DEAD_LETTERS: Final = b"dead-letters"
 
-_NAME: Final = "__queues"
+_NAME: Final = "queues"
 _CONFIG: Final = {KIND: QUEUES, "durability": "sync", "segment.bytes": "4096", LOG_RETENTION_MS: "0"}
 _QUEUES: Final = 6
 _BOUNDED: Final = (
@@ -61,6 +61,7 @@ class SimulatedSpace:
             self._config |= {DEAD_LETTER_QUEUE: DEAD_LETTERS.decode(), DELIVERY_COUNT_LIMIT: str(deliveries)}
         self.dead = DeadLetters(deliveries)
         self.said: dict[bytes, Said] = {}  # the newest request with an id, by queue
+        clients.checker.others.add(_NAME)
         self.models = [QueueModel(b"queue-%d" % number, kept, self.dead) for number in range(_QUEUES)]
 
     def begin(self) -> None:
@@ -88,7 +89,7 @@ class SimulatedSpace:
             else:
                 clients.may_fail("making the queue space", error)
 
-        definition = Definition(_NAME, SHARDS, self._config, internal=True)
+        definition = Definition(_NAME, SHARDS, self._config)
         clients.broker.create_stream(definition, clients.answer(created), idempotent=True)
 
     @property
