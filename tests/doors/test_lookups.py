@@ -12,8 +12,9 @@ OWN = {  # streams that no request names
     "kafka/groups/classic.py": "the broker's own streams, which store groups and transactions",
     "http/coordinated.py": "the broker's own stream of offsets",
     "http/groups.py": "topics of committed offsets, at the coordinator",
-    "http/snapshot_forwarding.py": "by id, for the node that has resolved the name",
+    "http/snapshots/forwarding.py": "by id, for the node that has resolved the name",
     "kafka/admin/resources.py": "by id, the stream that keeps a light topic which the service has found",
+    "nats/door.py": "the broker's own stream that keeps topics of the inventory",
     "nats/namespaces.py": "the broker's own stream that keeps topics of the inventory",
     "nats/led_partitions.py": "streams of events of the metadata",
 }

@@ -1,14 +1,14 @@
 """Retention by policy of topics that nobody reads: as a model has it, a dict of lists."""
 
 import random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.service.inventory import ACCOUNT, InventoryTopics
 
 from duramen.base.catalogue.queues import QUEUE_RETENTION
-from duramen.coordinators.inventory.changing import Change
 from duramen.coordinators.inventory.retention import InventoryRetention
+from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.sim.broker import CallbackResult
 
 PATHS = ("acme/dev/a", "acme/dev/b", "acme/prod/c", "bolt/dev/d")
@@ -111,9 +111,15 @@ def test_they_do_for_many_seeds(seed: int) -> None:
     test_topics_keep_what_policies_say_without_being_read(seed)
 
 
-def _arrives_alone(self: Any) -> None:
+_own: Final = InventoryShards.own
+
+
+def _arrives_alone(self: Any, key: Any, namespace: int, own: Any, done: Any) -> None:
     """Records are not told of the new namespace."""
-    self._end_arrival()
+    if own is None:
+        done(None)
+    else:
+        _own(self, key, namespace, own, done)
 
 
 def _is_not_told_again(_: Any) -> None:
@@ -123,7 +129,7 @@ def _is_not_told_again(_: Any) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "planted", "seeds"),
     [
-        (Change, "_arrive", _arrives_alone, range(126, 130)),
+        (InventoryShards, "own", _arrives_alone, range(126, 130)),
         (InventoryRetention, "resume", _is_not_told_again, range(122, 128)),
     ],
 )
