@@ -1,6 +1,6 @@
-"""Groups of the classic protocol: feeds their state machines, stores their changes, responds.
+"""Classic groups: drives their state machines, stores their changes, responds.
 
-Every operation ends in one call of its `done`. Times come from the clock and the deadlines.
+Every operation calls its `done` once. Times come from the clock and the deadlines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ Done = Callable[[DuramenError | None], None]
 
 
 class LeavingMember(NamedTuple):
-    """A member that goes, by its id, its instance id, or both."""
+    """A member that leaves, by its id, its instance id, or both."""
 
     member_id: str
     instance_id: str | None
@@ -67,7 +67,7 @@ class ClassicGroups:
     # -- groups -------------------------------------------------------------------------------------
 
     def find(self, group_id: str) -> Group | None:
-        """The group, from memory or as it was stored."""
+        """The group, from memory or loaded from its record."""
         group = self._groups.get(group_id)
         if group is None:
             stored = self._offsets.group(group_id)
@@ -88,7 +88,7 @@ class ClassicGroups:
         return group
 
     def _settle(self, group: Group) -> None:
-        """Carry out what the group wants done, and see to its next deadline."""
+        """Execute the group's effects, and set the alarm for its next deadline."""
         for effect in group.take_effects():
             if isinstance(effect, ReplyEffect):
                 effect.token(effect.result)
@@ -105,7 +105,7 @@ class ClassicGroups:
             if self._groups.get(group.id) is group:
                 self._settle(group)
             else:
-                _reply(group)  # it was let go: under its name there may be another
+                _reply(group)  # the group was released: another group may have its name by now
 
         self._offsets.store_group(group.id, store.snapshot, stored)
 
@@ -122,7 +122,7 @@ class ClassicGroups:
     # -- membership ---------------------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
-        """A member joins; answered when the rebalance is complete."""
+        """A member joins; responds when the rebalance is complete."""
         try:
             group = self.find(group_id)
             if group is None and request.member_id:
@@ -136,14 +136,14 @@ class ClassicGroups:
         self._settle(group)
 
     def check_session(self, session_timeout_ms: int) -> None:
-        """Raise SessionTimeoutInvalid unless a member may ask for such a session timeout."""
+        """Raise SessionTimeoutInvalid if a session timeout is out of bounds."""
         if not self._min_session_ms <= session_timeout_ms <= self._max_session_ms:
             raise SessionTimeoutInvalid(
                 f"a session timeout is {self._min_session_ms} to {self._max_session_ms} ms, not {session_timeout_ms}"
             )
 
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
-        """A member asks for its assignment; answered when the leader has brought it."""
+        """A member requests its assignment; responds when the leader has sent it."""
         try:
             self._room.check(group_id, [len(assignment) for _, assignment in request.assignments])
             group = self._get(group_id)
@@ -160,7 +160,7 @@ class ClassicGroups:
         return group
 
     def heartbeat(self, group_id: str, member: CommitMember, done: Done) -> None:
-        """A sign of life."""
+        """A heartbeat of a member."""
         try:
             group = self._get(group_id)
             group.heartbeat(member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms())
@@ -175,7 +175,7 @@ class ClassicGroups:
         members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
-        """Members go; answered with one result for each."""
+        """Members leave; responds with one result for each."""
         try:
             group = self._get(group_id)
         except DuramenError as error:
@@ -194,13 +194,16 @@ class ClassicGroups:
     # -- going over to another kind and coming back ----------------------------------------------------
 
     def release(self, group: Group) -> Record:
-        """The group goes over to the consumer protocol: who waits has to join again; the tombstone of its record."""
+        """Convert the group to the consumer protocol; returns the tombstone of its record.
+
+        Waiting members must rejoin.
+        """
         group.close(RebalanceInProgress(f"group {group.id} goes over to the consumer protocol"))
         self._forget(group)
         return encode_key(GroupKey(group.id)), None
 
     def adopt(self, table: ConsumerTable, topics: TopicCatalogue) -> Record:
-        """Take members of the classic protocol over from a group of the consumer protocol; the group's record."""
+        """Convert a consumer group to the classic protocol with its members; returns the group's record."""
         group, snapshot = downgraded(
             table, topics, self._clock.monotonic_ms(), initial_delay_ms=self._initial_delay_ms, max_size=self._max_size
         )
@@ -209,11 +212,11 @@ class ClassicGroups:
         return encode_key(GroupKey(group.id)), encode_group(snapshot, self._clock.wall_ms())
 
     def can_adopt(self, members: int) -> bool:
-        """Whether a group may have so many members."""
+        """Whether a group may have that many members."""
         return members <= self._max_size
 
     def drop(self, group_id: str) -> None:
-        """What was to be stored of the group could not be: it is as it is stored."""
+        """Drop the group from memory after a failed write, so that its stored state applies."""
         group = self._groups.get(group_id)
         if group is not None:
             group.close()
@@ -230,7 +233,7 @@ class ClassicGroups:
         return group_id in self._groups or self._offsets.has_group(group_id)
 
     def listing(self) -> Iterator[GroupListing]:
-        """Every classic group, those that are only stored included."""
+        """Every classic group, stored ones included."""
         listed = set(self._groups)
         for group in list(self._groups.values()):
             yield GroupListing(group.id, group.protocol_type, group.state)
@@ -241,12 +244,12 @@ class ClassicGroups:
                 yield GroupListing(group_id, stored[0].protocol_type, state)
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group with its members. Raises UnknownMember where it is gone."""
+        """A group with its members. Raises UnknownMember if it does not exist."""
         group = self._get(group_id)
         return GroupDescription(group_id, group.state, group.snapshot())
 
     def empty_since_ms(self, group_id: str) -> int | None:
-        """Since when a group has no members (ms since 1970); None while it has some, or some are about to come."""
+        """Since when a group has no members (ms since 1970); None while it has members, or some are joining."""
         group = self._groups.get(group_id)
         stored = self._offsets.group(group_id)
         if stored is None or (stored[0].members if group is None else not group.is_empty):
@@ -254,12 +257,12 @@ class ClassicGroups:
         return stored[1]
 
     def subscribes(self, group_id: str, topic: str) -> bool:
-        """Whether a consumer of the group wants the topic; one whose wishes cannot be read may want any."""
+        """Whether a consumer of the group subscribes to the topic; unreadable subscriptions count as all topics."""
         members = self._get(group_id).members
         return any(subscribes_to(metadata, topic) for member in members for _, metadata in member.protocols)
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
-        """Raise what keeps the member from committing offsets."""
+        """Raise the reason that keeps the member from committing offsets."""
         group = self._get(group_id)
         group.check_commit(
             member.member_id, member.instance_id, member.generation, self._clock.monotonic_ms(),
@@ -267,21 +270,21 @@ class ClassicGroups:
         )  # fmt: skip
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Raise GroupNotEmpty where there are members that are no consumers: what they read is not known."""
+        """Raise GroupNotEmpty if the group has members that are not consumers: their topics are unknown."""
         group = self._get(group_id)
         if group.members and group.protocol_type != CONSUMERS:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Nothing keeps anybody from reading the offsets of a classic group."""
+        """Every member may read the offsets of a classic group."""
 
     def discard_state(self, group_id: str, done: Done) -> None:
-        """All that is kept of a group are its records."""
+        """A classic group has no state besides its records."""
         del group_id
         done(None)
 
     def remove(self, group_id: str) -> Sequence[bytes]:
-        """Forget a group; the keys of its records. Raises GroupNotEmpty."""
+        """Remove a group from memory; returns the keys of its records. Raises GroupNotEmpty."""
         group = self._get(group_id)
         if not group.is_empty:
             raise GroupNotEmpty(f"group {group_id} has {len(group.members)} members")
@@ -290,7 +293,7 @@ class ClassicGroups:
         return [] if not self._offsets.has_group(group_id) else [encode_key(GroupKey(group_id))]
 
     def restore(self, index: int | None) -> Iterator[None]:
-        """Take in the groups that have members, so that those that are gone are noticed."""
+        """Load the groups that have members, so that their session timeouts run."""
         for group_id in list(self._offsets.each_classic(index)):
             stored = self._offsets.group(group_id)
             if stored is not None and stored[0].members:
@@ -298,7 +301,7 @@ class ClassicGroups:
             yield
 
     def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
-        """Such groups are coordinated here no more."""
+        """The node no longer coordinates these groups."""
         for group in [group for group in self._groups.values() if those(group.id)]:
             group.close(error)
             self._forget(group)

@@ -33,18 +33,18 @@ _KINDS: Final = ("consumer", "share")
 
 
 class GroupConfigs:
-    """The configs that groups have of their own; they are in the metadata."""
+    """The configs that override the node's settings for single groups; the metadata stores them."""
 
     def __init__(self, settings: Settings, changes: Changes) -> None:
         self._settings = settings
         self._changes = changes
 
     def get(self, group: str) -> Mapping[str, str]:
-        """Those of a group."""
+        """The configs that a group overrides."""
         return self._changes.state.groups.get(group, {})
 
     def entries(self, group: str) -> list[ConfigEntry]:
-        """Every config of a group, in the order of the catalogue; those of its own have the source `stream`."""
+        """Every config of a group, in the order of the catalogue; overridden ones have the source `stream`."""
         own = self.get(group)
         return [self._entry(setting, own) for setting in GROUP.values()]
 
@@ -61,7 +61,7 @@ class GroupConfigs:
         return ConfigEntry(setting, synonyms[0][1], synonyms[0][2], tuple(synonyms))
 
     def check(self, group: str, changes: Mapping[str, str | None]) -> None:
-        """Raise ConfigInvalid unless a group's config may be changed like that; None sets back to the default."""
+        """Raise ConfigInvalid unless these changes are valid for a group; None resets to the default."""
         for name, text in changes.items():
             setting = GROUP.get(name)
             if setting is None:
@@ -88,7 +88,7 @@ class GroupConfigs:
     def change(
         self, group: str, changes: Mapping[str, str | None], done: Callable[[DuramenError | None], None]
     ) -> None:
-        """Change a group's config; `done` once that is durable, or ConfigInvalid."""
+        """Change a group's config; calls `done` once the change is durable, or with ConfigInvalid."""
         try:
             self.check(group, changes)
         except DuramenError as error:

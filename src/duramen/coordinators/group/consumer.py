@@ -1,7 +1,7 @@
-"""Groups of the consumer protocol (KIP-848): feeds their state machines, stores their changes, then responds.
+"""Groups of the consumer protocol (KIP-848): drives their state machines, stores their changes, then responds.
 
 A group's state in memory is ahead of the durable state; a response waits until everything that it could reveal is
-durable. If storing fails, the group is discarded and loaded again from its records.
+durable. If a write fails, the group is discarded and loaded again from its records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,19 +60,19 @@ HeartbeatDone = Callable[[ConsumerHeartbeatResult | DuramenError], None]
 
 
 class _Held:
-    """A group in memory, with what is on its way to the disk."""
+    """A group in memory, with its pending writes."""
 
     __slots__ = ("alarm", "asked_ms", "broken", "ended", "group", "issued", "names", "waiting")
 
     def __init__(self, group: ConsumerGroupMachine, deadlines: Deadlines, tick: "Callable[[_Held], None]") -> None:
-        """`tick` is called when the group is to be told that time has passed."""
+        """`tick` is called at the group's deadline."""
         self.group = group
-        self.issued = 0  # how often something was to be stored
-        self.ended = 0  # how often that has ended
-        self.waiting: list[tuple[int, Done]] = []  # answers that change nothing, and what has to end before them
+        self.issued = 0  # number of writes started
+        self.ended = 0  # number of writes ended
+        self.waiting: list[tuple[int, Done]] = []  # responses without changes, and the write that each waits for
         self.broken: DuramenError | None = None
-        self.asked_ms = -_NAMES_MS  # when it was asked last what all its subscriptions mean
-        self.names: object = None  # the version of names that the group has resolved its subscriptions with
+        self.asked_ms = -_NAMES_MS  # when its subscriptions were last looked up
+        self.names: object = None  # the version of names against which the subscriptions were resolved
         self.alarm = Alarm(deadlines, partial(tick, self))
 
 
@@ -87,9 +87,9 @@ class ConsumerGroups:
         settings: Settings, configs: Callable[[str], Mapping[str, str]], room: GroupRoom,
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`classic` is where groups come from, and go back to; `configs` gives the configs of a group's own.
+        """`classic` converts groups from and to the classic protocol; `configs` returns a group's own configs.
 
-        `report` is told of records that cannot be read.
+        `report` receives a message about records that cannot be read.
         """
         self._offsets = offsets
         self._classic = classic
@@ -111,12 +111,12 @@ class ConsumerGroups:
         streams.listeners.append(self._stream_changed)
 
     def config_of(self, group_id: str) -> ConsumerConfig:
-        """What is in force for a group."""
+        """The effective config of a group."""
         own = self._configs(group_id)
         return consumer_config(self._settings, own, self.config) if own else self.config
 
     def reconfigured(self, group_id: str) -> None:
-        """A group's configs have changed; its members' times are others from their next heartbeat on."""
+        """Apply changed group configs; members get the new intervals with their next heartbeat."""
         held = self._held.get(group_id)
         if held is not None:
             held.group.config = self.config_of(group_id)
@@ -131,7 +131,7 @@ class ConsumerGroups:
         return group_id in self._held or self._stored(group_id)
 
     def _find(self, group_id: str) -> _Held | None:
-        """The group, from memory or as it was stored. Raises CoordinatorLoading where storing it has just failed."""
+        """The group, from memory or loaded from its records. Raises CoordinatorLoading after a failed write."""
         held = self._held.get(group_id)
         if held is None and self._stored(group_id):
             table = ConsumerTable(group_id)
@@ -164,7 +164,7 @@ class ConsumerGroups:
         return held.group
 
     def _settle(self, held: _Held) -> None:
-        """See to the group's next deadline and to its account."""
+        """Set the alarm for the group's next deadline, and update its memory account."""
         group = held.group
         self._room.account(group.id, group.table.held_bytes())
         held.alarm.move(group.next_deadline_ms())
@@ -176,12 +176,12 @@ class ConsumerGroups:
         self._finish(held, lambda _: None)
 
     def _finish(self, held: _Held, done: Done, before: Sequence[Record] = ()) -> None:
-        """Store what has changed, after the records `before`; `done` once all that it rests on is durable."""
+        """Store the changes, after the records `before`; calls `done` once all that the response rests on is stored."""
         group = held.group
         records = [*before, *group.take_records()]
         back = group.all_classic and self._policy.downgrade and self._classic.can_adopt(len(group.table.members))
         if back:
-            # The last member of the consumer protocol is gone: one batch ends the group and begins the classic one.
+            # The last member of the consumer protocol has left: one batch ends the group and starts the classic one.
             gone = dict.fromkeys([*(key for key, _ in records), *group.table.every_key()])
             self._forget(held)
             records = [*gone.items(), self._classic.adopt(group.table, self.topics)]
@@ -217,7 +217,7 @@ class ConsumerGroups:
             self._take_in(held.group.id)
 
     def _take_in(self, group_id: str) -> None:
-        """Have a group that is forgotten in memory again as it is stored, so that its members' times count."""
+        """Load a group from its records, so that the session timeouts of its members run."""
         held = self._find(group_id)
         if held is None:
             self._classic.find(group_id)
@@ -237,7 +237,7 @@ class ConsumerGroups:
     # -- members ------------------------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
-        """A member joins, says that it lives and what it has, or leaves; answered once what it is told is durable."""
+        """A member joins, reports its state, or leaves; responds once the state in the response is durable."""
         try:
             held, classic = self._enter(group_id, request)
             self._follow_names(held)
@@ -250,9 +250,9 @@ class ConsumerGroups:
         self._finish(held, lambda error: done(result if error is None else error), before)
 
     def wanted(self, group_id: str, names: Iterable[str], pattern: str | None) -> tuple[list[str], list[str]]:
-        """Names and patterns that have to be known for a request of a member, who asks for these.
+        """Names and patterns to look up for a member's request.
 
-        From time to time they are those of all members. Raises CoordinatorLoading.
+        From time to time these are the names and patterns of all members. Raises CoordinatorLoading.
         """
         wanted, patterns, now_ms = [*names], [pattern] if pattern else [], self._clock.monotonic_ms()
         held = self._find(group_id)
@@ -263,7 +263,7 @@ class ConsumerGroups:
         return wanted, patterns
 
     def _follow_names(self, held: _Held) -> None:
-        """Resolve the group's subscriptions again if light topics that they mean may be others."""
+        """Resolve the group's subscriptions again if they may match other light topics."""
         version, table = self.topics.version(), held.group.table
         if version == held.names:
             return
@@ -273,7 +273,7 @@ class ConsumerGroups:
             held.group.names_changed()
 
     def _enter(self, group_id: str, request: HeartbeatRequest) -> tuple[_Held, Group | None]:
-        """The group; where a member joins it may be made, and the classic one that it is made from is to go."""
+        """The group. A join may create it; then the classic group that it replaces is returned too."""
         if request.assignor is not None and request.assignor not in self.config.assignors:
             known = ", ".join(self.config.assignors)
             raise AssignorUnknown(f"there is no assignor {request.assignor}; there are: {known}")
@@ -305,7 +305,7 @@ class ConsumerGroups:
     # -- members of the classic protocol --------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
-        """A member of the classic protocol joins a group with members; answered once what it is told is durable."""
+        """A classic member joins a group that has members; responds once the state in the response is durable."""
         try:
             if not any(self._policy):
                 raise InconsistentProtocol(f"group {group_id} uses the consumer protocol and accepts no other")
@@ -316,11 +316,11 @@ class ConsumerGroups:
             self._follow(group_id, lambda group, now_ms: consumer_classic.join(group, request, now_ms), done)
 
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
-        """A member of the classic protocol asks for its assignment."""
+        """A classic member requests its assignment."""
         self._follow(group_id, lambda group, now_ms: consumer_classic.sync(group, request, now_ms), done)
 
     def beat(self, group_id: str, member: CommitMember, done: Done) -> None:
-        """A sign of life of a member of the classic protocol."""
+        """A heartbeat of a classic member."""
 
         def beaten(group: ConsumerGroupMachine, now_ms: int) -> None:
             consumer_classic.heartbeat(group, member.member_id, member.instance_id, member.generation, now_ms)
@@ -333,7 +333,7 @@ class ConsumerGroups:
         members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
-        """Members of either protocol go; answered with one result for each."""
+        """Members of either protocol leave; responds with one result for each."""
 
         def left(group: ConsumerGroupMachine, _: int) -> list[DuramenError | None]:
             results: list[DuramenError | None] = []
@@ -350,7 +350,7 @@ class ConsumerGroups:
     def _follow(
         self, group_id: str, act: Callable[[ConsumerGroupMachine, int], T], done: Callable[[T | DuramenError], None]
     ) -> None:
-        """Do something with a group, and answer with its result, or what it raised, once what changed is durable."""
+        """Run `act` on a group, and respond with its result or its error once the changes are durable."""
         try:
             held = self._find(group_id)
             if held is None:
@@ -366,7 +366,7 @@ class ConsumerGroups:
         self._finish(held, lambda error: done(answer if error is None else error))
 
     def discard(self, group_id: str) -> None:
-        """A member of the classic protocol joins a group without members: it is a classic one from here on."""
+        """A classic member joins an empty group: it becomes a classic group."""
         self._offsets.store_records(group_id, [(key, None) for key in self.remove(group_id)], lambda _: None)
 
     def is_empty(self, group_id: str) -> bool:
@@ -376,7 +376,7 @@ class ConsumerGroups:
     # -- what every kind has ------------------------------------------------------------------------
 
     def listing(self) -> Iterator[GroupListing]:
-        """Every group of the consumer protocol, those that are only stored included."""
+        """Every group of the consumer protocol, stored ones included."""
         for held in list(self._held.values()):
             yield GroupListing(held.group.id, CONSUMERS, held.group.state, self.kind)
         for group_id in list(self._offsets.each_other()):
@@ -400,34 +400,34 @@ class ConsumerGroups:
         )  # fmt: skip
 
     def empty_since_ms(self, group_id: str) -> int | None:
-        """0 for a group without members: since when is not kept."""
+        """0 for a group without members: the time is not stored."""
         held = self._held.get(group_id)
         return 0 if held is None or not held.group.table.members else None
 
     def subscribes(self, group_id: str, topic: str) -> bool:
-        """Whether a member of the group wants the topic."""
+        """Whether a member of the group subscribes to the topic."""
         return self.get(group_id).subscribes(topic)
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
-        """Raise what keeps the member from committing offsets."""
+        """Raise the reason that keeps the member from committing offsets."""
         self.get(group_id).check_commit(
             member.member_id, member.generation, knows_epochs=member.knows_epochs, partitions=member.partitions
         )
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Offsets of topics that no member wants may always be deleted."""
+        """Offsets of topics without subscribed members may always be deleted."""
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise what keeps a member from reading the group's offsets."""
+        """Raise the reason that keeps a member from reading the group's offsets."""
         self.get(group_id).check_fetch(member_id, epoch)
 
     def discard_state(self, group_id: str, done: Done) -> None:
-        """All that is kept of a group are its records."""
+        """A consumer group has no state besides its records."""
         del group_id
         done(None)
 
     def remove(self, group_id: str) -> Sequence[bytes]:
-        """Forget a group; the keys of its records. Raises GroupNotEmpty."""
+        """Remove a group from memory; returns the keys of its records. Raises GroupNotEmpty."""
         held = self._find(group_id)
         if held is None:
             raise GroupNotFound(f"there is no consumer group {group_id}")
@@ -438,13 +438,13 @@ class ConsumerGroups:
         return list(dict.fromkeys([*stored, *held.group.table.every_key()]))
 
     def restore(self, index: int | None) -> Iterator[None]:
-        """Take in the groups that have members, so that those that are gone are noticed."""
+        """Load the groups that have members, so that their session timeouts run."""
         for group_id in list(self._offsets.each_other(index)):
             self._take_in(group_id)
             yield
 
     def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
-        """Such groups are coordinated here no more; what is on its way to the disk is answered when that has ended."""
+        """The node no longer coordinates these groups; pending writes respond when they end."""
         for held in [held for held in self._held.values() if those(held.group.id)]:
             held.broken = error
             self._forget(held)

@@ -1,7 +1,7 @@
-"""The group coordinator: determines a group's kind, keeps offsets, lists, describes and deletes groups.
+"""The group coordinator: determines a group's kind, stores offsets, lists, describes and deletes groups.
 
-The parts that differ by kind are in modules of their own (`kinds` defines the common interface). Every operation ends
-in one call of its `done`. Times come from the clock and the deadlines.
+Each kind has a module of its own (`kinds` defines the common interface). Every operation calls its `done` once. Times
+come from the clock and the deadlines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRe
 
 __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "LeavingMember"]
 
-_MEMBERS_SHARE: Final = 8  # the members of all groups may take an eighth of memory.limit.bytes
+_MEMBERS_SHARE: Final = 8  # the members of all groups use at most an eighth of memory.limit.bytes
 
-_RESTORED_AT_ONCE: Final = 100  # groups: a few milliseconds
+_RESTORED_AT_ONCE: Final = 100  # groups per step: a few milliseconds
 _OFFSETS_AT_ONCE: Final = 1000
 
-_OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # one goes over to the other
+_OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # groups convert between the two
 
 _STATES: Final[Mapping[GroupKind, Sequence[StrEnum]]] = {
     GroupKind.CLASSIC: list(GroupState),
@@ -66,7 +66,7 @@ Key = OffsetKey | GroupKey | OtherKey
 
 
 class Coordinator:
-    """All groups of this node. `kinds` is where a kind of groups plugs in."""
+    """All groups of this node. `kinds` is the registry of kinds of groups."""
 
     def __init__(
         self,
@@ -82,9 +82,10 @@ class Coordinator:
         *,
         alone: bool,
     ) -> None:
-        """`configs` gives the configs that a group has of its own.
+        """`configs` returns the configs that a group overrides.
 
-        `report` is told, once in a while, that members are refused for want of memory.
+        `report` receives, at a limited rate, a message about members that are refused because the memory budget is used
+        up.
         """
         self._offsets = offsets
         self.topics = GroupTopics(streams)
@@ -116,7 +117,7 @@ class Coordinator:
         return next(self._offsets.of_group(group_id), None) is not None
 
     def check(self, group_id: str) -> None:
-        """Raise what keeps every request about the group from being answered."""
+        """Raise the reason that keeps every request about the group from being served."""
         if self._stopping:
             raise NodeStopping("this node is stopping")
         if not group_id:
@@ -128,14 +129,14 @@ class Coordinator:
         self._offsets.check(group_id)
 
     def new_member_id(self, prefix: str) -> str:
-        """An id for a member: its client id (or instance id), as clients expect, and something unique."""
+        """A new member id: the client id (or instance id), as clients expect, and a unique suffix."""
         token = self._randomness.token(16).hex()
         return f"{prefix}-{token[:8]}-{token[8:12]}-{token[12:16]}-{token[16:20]}-{token[20:]}"
 
     # -- members of the classic protocol ------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest, done: JoinDone) -> None:
-        """A member joins; answered when the rebalance is complete."""
+        """A member joins; responds when the rebalance is complete."""
         try:
             self.check(group_id)
             self.classic.check_session(request.session_timeout_ms)
@@ -159,7 +160,7 @@ class Coordinator:
         return GroupKind.CLASSIC if found is None else found.kind
 
     def _of_member(self, group_id: str) -> GroupKind:
-        """The kind of a group that a member of the classic protocol says it is in. Raises UnknownMember."""
+        """The kind of a group that a classic member names. Raises UnknownMember."""
         self.check(group_id)
         kind = self._kind(group_id)
         if kind not in _OF_CLASSIC_MEMBERS:
@@ -167,7 +168,7 @@ class Coordinator:
         return kind
 
     def sync(self, group_id: str, request: SyncRequest, done: JoinDone) -> None:
-        """A member asks for its assignment; answered when the leader has brought it."""
+        """A member requests its assignment; responds when the leader has sent it."""
         try:
             kind = self._of_member(group_id)
         except DuramenError as error:
@@ -176,7 +177,7 @@ class Coordinator:
         (self.consumer if kind is GroupKind.CONSUMER else self.classic).sync(group_id, request, done)
 
     def heartbeat(self, group_id: str, member: CommitMember, done: Done) -> None:
-        """A sign of life."""
+        """A heartbeat of a member."""
         try:
             kind = self._of_member(group_id)
         except DuramenError as error:
@@ -190,7 +191,7 @@ class Coordinator:
         members: Sequence[LeavingMember],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
-        """Members go; answered with one result for each."""
+        """Members leave; responds with one result for each."""
         try:
             kind = self._of_member(group_id)
         except DuramenError as error:
@@ -201,7 +202,7 @@ class Coordinator:
     # -- members of the consumer protocol -----------------------------------------------------------
 
     def consumer_heartbeat(self, group_id: str, request: HeartbeatRequest, done: HeartbeatDone) -> None:
-        """A member of the consumer protocol joins, lives or leaves; answered once what it is told is durable."""
+        """A member of the consumer protocol joins, sends a heartbeat or leaves; responds once the change is durable."""
         try:
             self.check(group_id)
             if self._kind(group_id) not in _OF_CLASSIC_MEMBERS:
@@ -216,7 +217,7 @@ class Coordinator:
         self, group_id: str, names: Iterable[str], pattern: str | None, then: Callable[[], None],
         refuse: Callable[[DuramenError], None],
     ) -> None:  # fmt: skip
-        """Go on with a request about a group once it is known here what its members mean."""
+        """Continue a request about a group once the members' subscriptions are looked up."""
 
         def named(error: DuramenError | None) -> None:
             try:
@@ -244,7 +245,7 @@ class Coordinator:
         offsets: Sequence[tuple[OffsetKey, CommittedOffset]],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
-        """Store offsets; answered with one result for each once they are durable."""
+        """Store offsets; responds with one result for each once they are durable."""
         if not member.partitions:
             member = member._replace(partitions=frozenset((key.topic, key.partition) for key, _ in offsets))
         try:
@@ -271,12 +272,12 @@ class Coordinator:
         if found is not None:
             found.check_commit(group_id, member)
         elif member.generation >= 0:
-            # A version that knows member epochs may tell that the group is gone; an older one has no such answer.
+            # Clients that know member epochs accept GroupNotFound; older versions have no such error.
             missing = GroupNotFound if member.knows_epochs else IllegalGeneration
             raise missing(f"there is no group {group_id}")
 
     def check_metadata(self, offsets: Sequence[tuple[OffsetKey, CommittedOffset]]) -> list[DuramenError | None]:
-        """What is wrong with the metadata of each offset."""
+        """For each offset, None or the reason why its metadata is invalid."""
         return [
             OffsetMetadataTooLarge(f"an offset's metadata has {self._max_metadata_bytes} bytes at most")
             if len(committed.metadata.encode()) > self._max_metadata_bytes
@@ -287,8 +288,8 @@ class Coordinator:
     def check_transactional(self, group_id: str, member: CommitMember) -> None:
         """Raise unless this member may commit offsets in a transaction.
 
-        Who names no member at all may, but not to a share group. An epoch that is over is IllegalGeneration, as Kafka
-        says it: producers know no other name of it.
+        A request without a member is allowed, except for share groups. A stale epoch raises IllegalGeneration, as in
+        Kafka: producers know no other error for it.
         """
         self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
@@ -301,15 +302,18 @@ class Coordinator:
             raise IllegalGeneration(str(error)) from None
 
     def unstable(self, key: OffsetKey) -> bool:
-        """Whether a transaction that is still open commits an offset for the partition."""
+        """Whether an open transaction commits an offset for the partition."""
         return self._offsets.unstable(key)
 
     def unstable_of(self, group_id: str) -> frozenset[OffsetKey]:
-        """Of what transactions that are still open commit offsets in a group."""
+        """The partitions for which open transactions commit offsets in a group."""
         return self._offsets.unstable_of(group_id)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+        """Raise the reason that keeps a member from reading the group's offsets.
+
+        Requests without id and epoch are allowed.
+        """
         self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         if found is not None:
@@ -329,7 +333,7 @@ class Coordinator:
         keys: Sequence[OffsetKey],
         done: Callable[[list[DuramenError | None] | DuramenError], None],
     ) -> None:
-        """Forget committed offsets of partitions that no member wants; answered with one result for each."""
+        """Delete committed offsets of partitions without subscribed members; responds with one result for each."""
 
         def known(error: DuramenError | None) -> None:
             if error is not None:
@@ -376,7 +380,7 @@ class Coordinator:
     # -- administration -----------------------------------------------------------------------------
 
     def listing(self) -> list[GroupListing]:
-        """Every group that is coordinated here, those that only have offsets included."""
+        """Every group that this node coordinates, including those that have only offsets."""
         listed = {line.group_id: line for groups in self.kinds for line in groups.listing()}
         for group_id in self._offsets.each_with_offsets():
             if group_id not in listed:
@@ -384,7 +388,7 @@ class Coordinator:
         return list(listed.values())
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group with its members. Raises GroupNotFound, or what `check_coordinated` does."""
+        """A group with its members. Raises GroupNotFound, or like `check_coordinated`."""
         self.check_coordinated(group_id)
         found = self.kinds.of(group_id)
         if found is not None:
@@ -394,7 +398,7 @@ class Coordinator:
         return GroupDescription(group_id, GroupState.EMPTY, GroupSnapshot(0, "", None, None, ()))
 
     def delete(self, group_id: str, done: Done) -> None:
-        """Remove a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         try:
             self.check_coordinated(group_id)
             found = self.kinds.of(group_id)
@@ -421,12 +425,12 @@ class Coordinator:
             self._offsets.remove(group_id, keys, done)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is deleted: what groups have committed of it goes."""
+        """Delete the committed offsets of a deleted topic."""
         for _ in self._forget_topics(lambda known: known == topic):
             pass
 
     def forget_light_topic(self, stored: str) -> None:
-        """A topic of the inventory is deleted: what groups have committed of it goes, step by step."""
+        """Delete the committed offsets of a deleted topic of the inventory, step by step."""
         self._gone[stored] = None
         if not self._forgetting and self._offsets.ready:
             self._forgetting = True
@@ -455,9 +459,10 @@ class Coordinator:
             self._offsets.remove(group_id, keys, lambda _: None)
 
     def expire(self) -> None:
-        """Forget offsets of groups without members that are older than offsets.retention.minutes.
+        """Expire offsets of groups without members that are older than offsets.retention.minutes.
 
-        Not while an open transaction commits another in their place: its record would not count any more.
+        An offset stays while an open transaction commits a newer one in its place: the tombstone would override that
+        record.
         """
         before_ms = self._clock.wall_ms() - self._retention_ms
         expired: dict[str, list[Key]] = {}
@@ -481,11 +486,11 @@ class Coordinator:
             self.topics.when_known(light, lambda _: self._step(self._forget_topics(self._is_gone_light)))
 
     def _is_gone_light(self, topic: str) -> bool:
-        """Whether a topic of the inventory is gone, as one that went with its namespace."""
+        """Whether a topic of the inventory no longer exists, for example because its namespace was deleted."""
         return topic.startswith(LASTING) and self.topics.is_gone(topic)
 
     def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
-        """Since when nobody has used the offset (ms): never while the group has members."""
+        """When the offset was last in use (ms); now while the group has members."""
         found = self.kinds.of(group_id)
         empty_since_ms = 0 if found is None else found.empty_since_ms(group_id)
         return self._clock.wall_ms() if empty_since_ms is None else max(empty_since_ms, committed.commit_ms)
@@ -493,7 +498,7 @@ class Coordinator:
     # -- the node -----------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Bring the gauges up to date."""
+        """Update the gauges."""
         counts = dict.fromkeys(self._gauges, 0)
         for listed in self.listing():
             counts[listed.state.value, listed.kind.value] += 1
@@ -501,18 +506,18 @@ class Coordinator:
             self._gauges[labels].value = count
 
     def restore(self) -> None:
-        """After the start of a node that is alone: take in the groups that have members."""
+        """Load the groups that have members, after the start of a standalone node."""
         self._restored = True
         for _ in self.restore_some(None):
             pass
 
     def restore_some(self, index: int | None) -> Iterator[None]:
-        """Take in the groups that have members, so that those that are gone are noticed, step by step.
+        """Load the groups that have members, step by step, so that their session timeouts run.
 
-        Not before `restore` where the node is alone.
+        On a standalone node this does nothing before `restore`.
 
-        Only those of a partition of the stream of offsets, None: all. Offsets of topics that do not exist go: a crash
-        may have come between a topic's deletion and theirs.
+        `index` selects one partition of `__consumer_offsets`; None selects all. Offsets of topics that do not exist are
+        deleted: a crash may have come between the deletion of a topic and that of its offsets.
         """
         for groups in self.kinds if self._restored else ():
             for at, _ in enumerate(groups.restore(index), 1):
@@ -522,12 +527,12 @@ class Coordinator:
             yield from self._forget_topics(self.topics.is_gone, index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
-        """The groups of a partition of the stream of offsets are coordinated elsewhere: who waits is told `error`."""
+        """The node no longer coordinates the groups of a partition; waiting requests get `error`."""
         for groups in self.kinds:
             groups.let_go(lambda group_id: self._offsets.partition_of(group_id) == index, error)
 
     def stop(self) -> None:
-        """Take no more requests; members will find the group again after the restart."""
+        """Refuse new requests; members find the group again after the restart."""
         self._stopping = True
 
 

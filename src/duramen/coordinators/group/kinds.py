@@ -23,11 +23,11 @@ class GroupKind(StrEnum):
 
 
 class CommitMember(NamedTuple):
-    """Who commits; a generation (or member epoch) below 0 is a consumer that manages its partitions itself.
+    """The member that commits; a generation (or member epoch) below 0 means a consumer with manual assignment.
 
-    `knows_epochs`: the request is of a version that knows member epochs and their errors (OffsetCommit 9).
-    `partitions`: of which offsets are committed, by topic and number, where that is known.
-    `transactional`: they count once a transaction is committed.
+    `knows_epochs`: the request version supports member epochs and their errors (OffsetCommit 9). `partitions`: the
+    partitions of the committed offsets, by topic and number, if known. `transactional`: the offsets take effect once a
+    transaction is committed.
     """
 
     member_id: str
@@ -39,7 +39,7 @@ class CommitMember(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A line of the list of groups; `state` is Kafka's name of it."""
+    """A row of ListGroups; `state` is Kafka's name of the state."""
 
     group_id: str
     protocol_type: str
@@ -48,9 +48,9 @@ class GroupListing(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members, in the words of the classic protocol: what those of other kinds have of them.
+    """A group with its members, as DescribeGroups shows groups of every kind.
 
-    The assignments of consumers are encoded as they encode them themselves.
+    The assignments of consumers have the consumers' own encoding.
     """
 
     group_id: str
@@ -60,17 +60,17 @@ class GroupDescription(NamedTuple):
 
 
 class GroupsOfKind(Protocol):
-    """All groups of one kind. Where a method takes a group's id, the group is there and of this kind."""
+    """All groups of one kind. Methods that take a group id require that the group exists and is of this kind."""
 
     @property
     def kind(self) -> GroupKind:
-        """Which kind."""
+        """The kind of these groups."""
 
     def has(self, group_id: str) -> bool:
         """Whether there is a group of this kind with that id, in memory or stored."""
 
     def listing(self) -> Iterator[GroupListing]:
-        """Every group of this kind, those that are only stored included."""
+        """Every group of this kind, stored ones included."""
 
     def describe(self, group_id: str) -> GroupDescription:
         """A group with its members."""
@@ -78,60 +78,66 @@ class GroupsOfKind(Protocol):
     def empty_since_ms(self, group_id: str) -> int | None:
         """Since when a group has no members, in ms since 1970; None while it has some.
 
-        0 where that is not kept: such a group goes as soon as it has no offsets any more.
+        0 if the time is not stored: such a group expires as soon as it has no offsets.
         """
 
     def subscribes(self, group_id: str, topic: str) -> bool:
-        """Whether a member of the group wants the topic."""
+        """Whether a member of the group subscribes to the topic."""
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
-        """Raise what keeps the member from committing offsets."""
+        """Raise the reason that keeps the member from committing offsets."""
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Raise what keeps everybody from deleting any of the group's offsets."""
+        """Raise the reason that keeps every client from deleting any of the group's offsets."""
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Raise what keeps a member from reading the group's offsets; one without id and epoch may always."""
+        """Raise the reason that keeps a member from reading the group's offsets.
+
+        Requests without id and epoch are allowed.
+        """
 
     def discard_state(self, group_id: str, done: Callable[[DuramenError | None], None]) -> None:
-        """What is kept of a group without members beside its records goes, before it is removed; or GroupNotEmpty."""
+        """Delete the state of an empty group besides its records, before its removal; or fail with GroupNotEmpty."""
 
     def remove(self, group_id: str) -> Sequence[bytes]:
-        """Forget a group; the keys of its records, for the caller to remove. Raises GroupNotEmpty, and keeps it."""
+        """Remove a group from memory; returns the keys of its records, which the caller deletes.
+
+        GroupNotEmpty keeps it.
+        """
 
     def restore(self, index: int | None) -> Iterator[None]:
-        """Take in the groups that have members, one by one, so that those that are gone are noticed.
+        """Load the groups that have members, one by one, so that their session timeouts run.
 
-        Only those of a partition of the stream of offsets, None: all.
+        `index` selects one partition of `__consumer_offsets`; None selects all.
         """
 
     def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
-        """Groups with such ids are coordinated here no more: have nothing in memory, tell `error` to who waits."""
+        """The node no longer coordinates these groups: clear their memory, and fail waiting requests with `error`."""
 
 
 class GroupKinds:
-    """The kinds that plugged in, in the order in which they did."""
+    """The registered kinds, in the order of their registration."""
 
     def __init__(self, has_offsets: Callable[[str], bool]) -> None:
-        """`has_offsets` tells whether offsets are stored for a group."""
+        """`has_offsets` tells whether a group has stored offsets."""
         self._kinds: list[GroupsOfKind] = []
         self._has_offsets = has_offsets
 
     def add(self, groups: GroupsOfKind) -> None:
-        """Plug a kind in."""
+        """Register a kind."""
         self._kinds.append(groups)
 
     def __iter__(self) -> Iterator[GroupsOfKind]:
         return iter(self._kinds)
 
     def of(self, group_id: str) -> GroupsOfKind | None:
-        """The kind of a group; None where there is none of that id, though offsets may be stored for it."""
+        """The kind of a group; None if no kind has a group of that id, although offsets may be stored for it."""
         return next((groups for groups in self._kinds if groups.has(group_id)), None)
 
     def check(self, group_id: str, kind: GroupKind) -> None:
-        """Raise GroupNotFound where the id belongs to a group of another kind, as Kafka has it.
+        """Raise GroupNotFound if the id belongs to a group of another kind, as Kafka does.
 
-        A group of which there are only offsets is a classic one.
+        A group that has only offsets counts as a classic one.
         """
         groups = self.of(group_id)
         if groups is not None:

@@ -27,18 +27,18 @@ from duramen.storage.store import Store
 
 __all__ = ["Lags", "lag_of"]
 
-_AT_ONCE: Final = 100  # offsets looked at in one step of measuring: about a millisecond
-_LOOKS_AT_ONCE: Final = 10  # of which so many may walk through the headers of an index entry's batches
-_MOST_LOOKS: Final = 200  # in one measuring
+_AT_ONCE: Final = 100  # offsets per step of a measurement: about a millisecond
+_LOOKS_AT_ONCE: Final = 10  # of these, lookups that may walk the headers of an index entry's batches
+_MOST_LOOKS: Final = 200  # per measurement
 
 
 def lag_of(log: Log, committed_offset: int) -> Lag:
-    """How far a group that has committed this offset is behind."""
+    """The lag of a group that has committed this offset."""
     return lag_between(log.start_offset, log.high_watermark, committed_offset)
 
 
 class Lags:
-    """The lag of every group, as the metrics show it, and the times that it is made of."""
+    """The lag of every group for the metrics, and the timestamps from which it is computed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Lags:
         *,
         most_series: int,
     ) -> None:
-        """At most `most_series` partitions of groups are measured; `left_out` says how many were not."""
+        """At most `most_series` partitions of groups are measured; `left_out` counts the others."""
         self._offsets = offsets
         self._streams = streams
         self._topics = topics
@@ -60,14 +60,14 @@ class Lags:
         self._elsewhere = elsewhere
         self._most_series = most_series
         self._rows: Sequence[LagRow] = ()
-        self._light: Sequence[tuple[OffsetKey, int]] = ()  # offsets in light topics of which other nodes know
+        self._light: Sequence[tuple[OffsetKey, int]] = ()  # offsets in light topics that other nodes hold
         self._light_rows: Sequence[LagRow] = ()
         self._places: Sequence[RemotePartition] = ()
-        self._times: dict[OffsetKey, tuple[int, int | None]] = {}  # an offset of the partition, and its time
+        self._times: dict[OffsetKey, tuple[int, int | None]] = {}  # an offset of the partition, and its timestamp
         self.left_out = 0
 
     def measure(self) -> Iterator[None]:
-        """Look at what every group has committed, step by step, so that others may go on in between."""
+        """Measure the lag of every committed offset, step by step, so that other work can run in between."""
         rows: list[LagRow] = []
         places: list[RemotePartition] = []
         elsewhere: list[tuple[OffsetKey, int]] = []
@@ -88,7 +88,7 @@ class Lags:
                     elsewhere.append((key, committed.offset))
                 else:
                     rows += self._light_row(key, self._topics.shown(key.topic), behind_light)
-                    yield  # records were counted
+                    yield  # the row took a count of records
                 continue
             partition = stream.partitions[key.partition]
             if not partition.leads:
@@ -108,32 +108,32 @@ class Lags:
             del self._times[key]
 
     def _committed(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """What groups have committed of which this node tells."""
+        """The committed offsets whose lag this node reports."""
         group, deposed = "", True
         for key, committed in self._offsets.each_offset():
             if key.group != group:
                 group, deposed = key.group, self._offsets.deposed(key.group)
-            if not deposed:  # else who coordinates it by now tells of it
+            if not deposed:  # a deposed coordinator reports nothing: the new one does
                 yield key, committed
 
     def _look(self, key: OffsetKey, log: Log, lag: Lag) -> bool:
-        """Look for the time of the first record behind, where it is not known; whether that was done."""
+        """Look up the time of the first unread record unless it is known; returns whether a lookup was needed."""
         unknown = self._times.get(key, (-1, None))[0] != lag.next_offset
         if unknown:
             find_time(self._store, log, lag.next_offset, partial(self._found, key, lag.next_offset))
         return unknown
 
     def _light_row(self, key: OffsetKey, name: str | None, behind: LightLag | None) -> list[LagRow]:
-        """The lag in a light topic, if it is known, under the name that it has now."""
+        """The lag in a light topic, if known, under the topic's present name."""
         if name is None or behind is None:
             return []
         seconds = seconds_since(behind.first_ms, self._clock.wall_ms()) if behind.records else 0.0
         return [LagRow(key._replace(topic=name), behind.records, seconds)]
 
     def ask(self, done: Callable[[None], None]) -> None:
-        """Ask the leaders of what was measured last and is led elsewhere; `done(None)` once they have answered.
+        """Ask the leaders of partitions on other nodes for their lag; calls `done(None)` once they have responded.
 
-        Or once it is too late: it takes three seconds at most.
+        It calls `done` after three seconds at the latest.
         """
         wanted = self._light
 
@@ -166,15 +166,15 @@ class Lags:
 
     def _all(self) -> Iterator[tuple[tuple[str, ...], LagRow]]:
         here = {row.key for row in self._rows}
-        # What others said may be of a time when they led what is led here now.
+        # Responses of former leaders may be about partitions that this node leads by now.
         others = (*self._elsewhere.rows, *self._light_rows)
         for row in (*self._rows, *(row for row in others if row.key not in here)):
             yield (row.key.group, row.key.topic, str(row.key.partition)), row
 
     def records(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """What was measured last: records, by group, stream and partition."""
+        """The last measurement: records, by group, stream and partition."""
         return ((labels, row.records) for labels, row in self._all())
 
     def seconds(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """What was measured last: seconds, where they are known."""
+        """The last measurement: seconds, for partitions with a known time."""
         return ((labels, row.seconds) for labels, row in self._all() if row.seconds is not None)

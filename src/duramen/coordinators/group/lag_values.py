@@ -8,7 +8,7 @@ __all__ = ["Lag", "LagRow", "lag_between", "seconds_since"]
 
 
 class Lag(NamedTuple):
-    """A group's place in a partition; `records` is how many there are from `next_offset` to the end."""
+    """A group's offset in a partition and the bounds of the log."""
 
     start_offset: int
     next_offset: int
@@ -16,12 +16,12 @@ class Lag(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Offsets that the group has not committed past."""
+        """The number of offsets that the group has not committed."""
         return max(0, self.end_offset - self.next_offset)
 
 
 class LagRow(NamedTuple):
-    """A group's lag in a partition, as it was measured; the seconds where they are known."""
+    """The measured lag of a group in a partition; `seconds` is None if unknown."""
 
     key: OffsetKey
     records: int
@@ -29,10 +29,10 @@ class LagRow(NamedTuple):
 
 
 def lag_between(start_offset: int, end_offset: int, committed_offset: int) -> Lag:
-    """How far a group that has committed this offset is behind, where a log has these bounds."""
+    """The lag of a group that has committed this offset, in a log with these bounds."""
     return Lag(start_offset, max(committed_offset, start_offset), end_offset)
 
 
 def seconds_since(timestamp_ms: int, now_ms: int) -> float:
-    """How long ago that was; 0 for a time to come."""
+    """The seconds since a timestamp; 0 for one in the future."""
     return max(0, now_ms - timestamp_ms) / 1000

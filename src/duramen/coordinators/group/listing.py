@@ -1,4 +1,4 @@
-"""The groups of all nodes, page by page: the node that receives the request asks every node for those that it has."""
+"""The groups of all nodes, page by page: the node that receives the request asks every node for its groups."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ from duramen.storage.store import Store
 
 __all__ = ["LIST_GROUPS", "GroupRow", "GroupRows", "ListGroups", "ListedGroups", "Listing"]
 
-_AT_ONCE: Final = 200  # offsets that are looked at before others get their turn: a few milliseconds
+_AT_ONCE: Final = 200  # offsets per step: a few milliseconds
 _MOST_ROWS: Final = 10_001
 
 
 class GroupRow(msgspec.Struct, frozen=True, array_like=True):
-    """A group in a list: how many members it has, and how many records it has not committed past in all, if known."""
+    """A group in a list: its number of members, and its total lag in records, if known."""
 
     id: str
     state: str
@@ -40,7 +40,7 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ListGroups(msgspec.Struct, frozen=True, array_like=True):
-    """A node is asked for the first `limit` groups that it coordinates whose ids come behind `after`."""
+    """Request the first `limit` groups that a node coordinates, with ids after `after`."""
 
     after: str
     limit: int
@@ -56,7 +56,7 @@ LIST_GROUPS: Final = Method("list-groups", ListGroups, GroupRows, idempotent=Tru
 
 
 class ListedGroups(NamedTuple):
-    """Groups by id; those are missing of nodes that did not answer, and of partitions without a leader.
+    """Groups by id, without those of nodes that did not respond (`silent`) and of partitions without a leader.
 
     The `leaderless` partitions are of `__consumer_offsets`.
     """
@@ -85,7 +85,7 @@ class Listing:
         caller.server.handle(LIST_GROUPS, self._serve)
 
     def everywhere(self, after: str, limit: int, done: Callable[[ListedGroups], None]) -> None:
-        """The first `limit` groups of all nodes whose ids come behind `after`. Who does not answer in time is named."""
+        """The first `limit` groups of all nodes with ids after `after`. Nodes that do not respond in time are named."""
         nodes = {node.id for node in self._membership.nodes if node.holds_partitions} | {self._caller.node_id}
         leaderless = self._leaderless()
 
@@ -97,7 +97,7 @@ class Listing:
         self._caller.gather(LIST_GROUPS, dict.fromkeys(sorted(nodes), ListGroups(after, limit)), gathered)
 
     def _serve(self, request: ListGroups, done: Answered[GroupRows]) -> None:
-        """List the groups that are coordinated here."""
+        """List the groups that this node coordinates."""
         limit = min(max(request.limit, 0), _MOST_ROWS)
         self._here(request.after, limit, lambda rows: done(GroupRows(rows)))
 
@@ -134,16 +134,16 @@ class Listing:
     def _describe(
         self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]", light: "list[_CommittedLight]"
     ) -> Iterator[None]:  # fmt: skip
-        """Add a row for each group that is still here, with its lag in partitions that this node leads.
+        """Add a row for each group that still exists here, with its lag in partitions that this node leads.
 
-        What it has committed in others is put to `elsewhere` and `light`. Others get their turn at every step.
+        Offsets in other partitions are added to `elsewhere` and `light`. Other work can run after every step.
         """
         looked = 0
         for group_id in ids:
             try:
                 described = self._groups.describe(group_id)
             except (GroupNotFound, CoordinatorLoading, NotCoordinator):
-                continue  # deleted meanwhile, or coordinated elsewhere
+                continue  # deleted meanwhile, or coordinated on another node
             snapshot, lag_records = described.snapshot, 0
             for key, committed in self._groups.all_committed(group_id):
                 looked += 1
@@ -156,7 +156,7 @@ class Listing:
                         light.append(_CommittedLight(len(rows), key.topic, committed.offset))
                     else:
                         lag_records += behind.records
-                        yield  # its records were counted
+                        yield  # the row took a count of records
                     continue
                 if not 0 <= key.partition < len(stream.partitions):
                     continue
@@ -178,7 +178,7 @@ class Listing:
 
 
 class _Committed(NamedTuple):
-    """What the group of a row has committed in a partition that another node leads."""
+    """A group's committed offset in a partition that another node leads."""
 
     row: int
     offset: int
@@ -186,7 +186,7 @@ class _Committed(NamedTuple):
 
 
 class _CommittedLight(NamedTuple):
-    """What the group of a row has committed in a light topic whose records another node may have."""
+    """A group's committed offset in a light topic whose records another node may hold."""
 
     row: int
     stored: str
@@ -196,7 +196,7 @@ class _CommittedLight(NamedTuple):
 def _add_lags(
     rows: list[GroupRow], committed: Sequence[_Committed], found: Sequence[PartitionBounds | DuramenError]
 ) -> None:
-    """Add what groups lack elsewhere; where that is not known, neither is the group's lag."""
+    """Add the lag in partitions of other nodes; if one is unknown, the lag of its group is unknown."""
     for one, bounds in zip(committed, found, strict=True):
         lag = rows[one.row].lag_records
         if isinstance(bounds, DuramenError):
@@ -209,7 +209,7 @@ def _add_lags(
 def _with_light(
     rows: list[GroupRow], committed: Sequence[_CommittedLight], found: Sequence[LightFound | None]
 ) -> list[GroupRow]:
-    """The rows with what groups lack in light topics; what no topic has is not counted."""
+    """The rows with the lag in light topics added; deleted topics do not count."""
     for one, there in zip(committed, found, strict=True):
         lag = rows[one.row].lag_records
         if there is not None and lag is not None:

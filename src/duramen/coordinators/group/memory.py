@@ -1,4 +1,4 @@
-"""The memory of the members of all groups, and its bound. Pure."""
+"""The memory of the members of all groups, and its limit. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -9,16 +9,16 @@ from duramen.base.ports import Clock
 __all__ = ["LARGEST_MEMBER_BYTES", "GroupRoom"]
 
 LARGEST_MEMBER_BYTES: Final = 1024 * 1024
-"""What a member may bring with its join, and what its assignment may have."""
+"""The largest subscription that a member may send with its join, and its largest assignment."""
 
 _COMPLAINT_MS: Final = 60_000
 
 
 class GroupRoom:
-    """An account in bytes by group. Those that were stored before a restart are counted and never refused."""
+    """An account in bytes by group. Groups that were stored before a restart count and are never refused."""
 
     def __init__(self, limit_bytes: int, clock: Clock, report: Callable[[str], None]) -> None:
-        """`report` is told, once in a while, that members are refused."""
+        """`report` receives, at a limited rate, a message about refused members."""
         self._limit_bytes = limit_bytes
         self._clock = clock
         self._report = report
@@ -27,13 +27,13 @@ class GroupRoom:
         self._held_bytes = 0
 
     def account(self, group_id: str, held_bytes: int) -> None:
-        """Take in what the group has now."""
+        """Set the bytes that the group uses now."""
         self._held_bytes += held_bytes - self._held.pop(group_id, 0)
         if held_bytes:
             self._held[group_id] = held_bytes
 
     def check(self, group_id: str, sizes: Sequence[int], replaced: int = 0) -> None:
-        """Raise GroupFull unless things of these sizes may be kept, instead of what takes `replaced` bytes now."""
+        """Raise GroupFull unless there is room for things of these sizes in place of `replaced` bytes."""
         largest = max(sizes, default=0)
         if largest > LARGEST_MEMBER_BYTES:
             why = f"{largest} bytes for one member; {LARGEST_MEMBER_BYTES} are allowed for what it subscribes to"

@@ -1,4 +1,4 @@
-"""Resets the offsets of a group without members. They are stored like a commit by a client outside the group."""
+"""Resets the offsets of a group without members. They are stored like a commit of a client without a group member."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ _STRANGER: Final = CommitMember("", None, -1)
 
 
 class OffsetReset(NamedTuple):
-    """Where a group is to go on. `streams` None: those it has committed offsets of; `partition` None: all of them."""
+    """The target of a reset. `streams` None: those with committed offsets; `partition` None: all partitions."""
 
     group_id: str
     to: Position
@@ -30,7 +30,7 @@ class OffsetReset(NamedTuple):
 
 
 class PlannedOffsets(NamedTuple):
-    """A partition, the offset that the group had committed of it (None: none), and the one it has now."""
+    """A partition, its committed offset before the reset (None: none), and after it."""
 
     stream: str
     partition: int
@@ -39,7 +39,7 @@ class PlannedOffsets(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """A partition by the name of its topic, and what offsets of that are stored under; light topics have no log."""
+    """A partition of a topic, and the key name of its offsets; light topics have no log."""
 
     name: str
     stored: str
@@ -51,7 +51,7 @@ Done = Callable[[list[PlannedOffsets] | DuramenError], None]
 
 
 class Resets:
-    """Carries out resets."""
+    """Executes resets."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Resets:
         self._ensure = ensure_offsets
 
     def reset(self, wish: OffsetReset, done: Done) -> None:
-        """Move the group; `done` with every partition's move once they are durable, with `dry_run` before that.
+        """Reset a group; calls `done` with the change of every partition once durable, or at once with `dry_run`.
 
-        An offset outside a log becomes its start or its end, as Kafka's tool has it; a time is looked up as ListOffsets
-        does. Or `done` with GroupNotFound (unless streams are named: then the group is made), GroupNotEmpty,
-        StreamNotFound, or what else kept it from being done; nothing is changed then.
+        An offset outside a log becomes the log's start or end, as with Kafka's tool; a time is looked up as in
+        ListOffsets. On an error (GroupNotFound unless streams are named, which creates the group; GroupNotEmpty;
+        StreamNotFound; or another) nothing changes.
         """
         topics = self._groups.topics
 
@@ -136,7 +136,7 @@ class Resets:
             raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
 
     def _targets(self, wish: OffsetReset) -> list[_Target]:
-        """The partitions of the topics, live and light ones too. Raises StreamNotFound."""
+        """The partitions of the topics, including live and light ones. Raises StreamNotFound."""
         topics, found = self._groups.topics, list[_Target]()
         if wish.streams is not None:
             names = [*dict.fromkeys(wish.streams)]
@@ -188,7 +188,7 @@ class Resets:
         self, wish: OffsetReset, keys: Sequence[OffsetKey], moves: list[PlannedOffsets], done: Done
     ) -> None:  # fmt: skip
         try:
-            self._check_empty(wish)  # somebody may have joined meanwhile
+            self._check_empty(wish)  # a member may have joined meanwhile
         except DuramenError as error:
             done(error)
             return

@@ -36,44 +36,44 @@ Done = Callable[[DuramenError | None], None]
 
 
 class GroupOffsets:
-    """Stores and reads what groups commit. A group's records lie in the partition that its name hashes to.
+    """Stores and reads committed offsets and groups. The hash of a group's name selects the partition of its records.
 
-    Where all groups are asked for, those are meant that are coordinated here.
+    Methods for all groups cover the groups that this node coordinates.
     """
 
     def __init__(self, store: Store, runtime: Callable[[], Runtime], clock: Clock, *, alone: bool) -> None:
-        """`runtime` stores this. `alone`: whether no other node may lead any of the partitions."""
+        """`runtime` runs the shards. `alone`: no other node can lead any of the partitions."""
         self._store = store
         self._clock = clock
         self._alone = alone
         self._stream: Stream | None = None
         self._shards = runtime
-        self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are on their way to the disk
+        self._leaving: Counter[bytes] = Counter()  # rows of groups whose tombstones are being written
         self.groups: GroupRecords | None = None
 
     @property
     def kind(self) -> ShardKind[StoreRecords]:
-        """For the runtime that stores this."""
+        """The shard kind for the coordinator runtime."""
         return offsets_kind(self)
 
     def restore_some(self, index: int) -> Iterator[None]:
-        """Take in the groups of a partition, step by step."""
+        """Load the groups of a partition, step by step."""
         return iter(()) if self.groups is None else self.groups.restore_some(index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
-        """The groups of a partition are not coordinated here now."""
+        """The node no longer coordinates the groups of a partition."""
         if self.groups is not None:
             self.groups.let_go(index, error)
 
     # -- who coordinates ----------------------------------------------------------------------------
 
     def use(self, stream: Stream) -> None:
-        """The stream `__consumer_offsets`."""
+        """Use this stream as `__consumer_offsets`."""
         self._stream = stream
 
     @property
     def ready(self) -> bool:
-        """Whether there is somewhere to store."""
+        """Whether the stream exists."""
         return self._stream is not None
 
     def _there(self) -> Stream:
@@ -82,11 +82,11 @@ class GroupOffsets:
         return self._stream
 
     def partition_of(self, group: str) -> int:
-        """Which partition keeps the group. Raises CoordinatorLoading."""
+        """The partition of the group. Raises CoordinatorLoading."""
         return partition_for(group, len(self._there().partitions))
 
     def place_of(self, group: str) -> PartitionId:
-        """The same, with the stream. Raises CoordinatorLoading."""
+        """The partition of the group, with the stream. Raises CoordinatorLoading."""
         return PartitionId(self._there().id, self.partition_of(group))
 
     def _partition(self, group: str) -> Partition:
@@ -100,22 +100,22 @@ class GroupOffsets:
             raise NotCoordinator(f"group {group} has no coordinator yet: there is no stream {OFFSETS_STREAM}")
 
     def deposed(self, group: str) -> bool:
-        """Whether the group is coordinated here only as far as this node knows, which is cut off."""
+        """Whether this node, which is cut off, believes that it coordinates the group although another node may."""
         return self.ready and self._partition(group).deposed
 
     def check_epoch(self, group: str, leader_epoch: int) -> None:
-        """As `check`, and raise NotCoordinator unless this node leads the group's partition in that epoch."""
+        """Like `check`; also raises NotCoordinator unless this node leads the group's partition in that epoch."""
         self.check(group)
         partition = self._partition(group)
         if not self._alone and partition.leader_epoch != leader_epoch:
             raise NotCoordinator(f"group {group} is coordinated in epoch {leader_epoch}, not {partition.leader_epoch}")
 
     def coordinates(self, group: str) -> bool:
-        """Whether the group is coordinated here."""
+        """Whether this node coordinates the group."""
         return not self.ready or self._shards().coordinates(OFFSETS_STREAM, self.partition_of(group))
 
     def keeps(self, log: Log) -> bool:
-        """Whether the log is one of the stream's."""
+        """Whether the log belongs to the stream."""
         return self._stream is not None and log.key.stream_id == self._stream.id
 
     # -- storing ------------------------------------------------------------------------------------
@@ -129,11 +129,11 @@ class GroupOffsets:
         except CoordinatorLoading as error:
             done(error)
         else:
-            # Groups that are being taken in may have something to store already.
+            # Groups that are being loaded may have changes to store already.
             self._shards().submit_while_loading(OFFSETS_STREAM, index, command, answered)
 
     def _append(self, group: str, rows: Sequence[tuple[Key, bytes | None]], done: Done) -> None:
-        """Store rows in the group's partition; `done` once they are committed and applied."""
+        """Store rows in the group's partition; calls `done` once they are committed and applied."""
         leaving = Counter(row_key(key) for key, value in rows if _leaves(key, value))
         self._leaving += leaving
 
@@ -153,7 +153,7 @@ class GroupOffsets:
         self._append(group, [(GroupKey(group), encode_group(snapshot, self._clock.wall_ms()))], done)
 
     def store_records(self, group: str, changes: Iterable[tuple[bytes, bytes | None]], done: Done) -> None:
-        """Store records of one group, at least one, together or not at all: keys with values, None for a tombstone.
+        """Store records of one group, at least one, atomically: keys with values, None for a tombstone.
 
         The keys are those of `groups.records` or of another kind's records; unknown ones raise BatchCorrupt.
         """
@@ -166,11 +166,11 @@ class GroupOffsets:
         self._append(group, rows, done)
 
     def remove(self, group: str, keys: Sequence[Key], done: Done) -> None:
-        """Forget offsets of a group or the group itself."""
+        """Delete offsets of a group or the group itself."""
         if keys:
             self._append(group, [(key, None) for key in keys], done)
         else:
-            self._store.when_synced(done)  # groups of other kinds have removed what they keep elsewhere
+            self._store.when_synced(done)  # other kinds of groups have deleted state in other places
 
     # -- in transactions ----------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class GroupOffsets:
         self, group: str, producer_id: int, producer_epoch: int,
         committed: Sequence[tuple[OffsetKey, CommittedOffset]], done: Done,
     ) -> None:  # fmt: skip
-        """Store offsets of one group, at least one, that count once the producer's transaction is committed."""
+        """Store offsets of one group, at least one, that take effect once the producer's transaction is committed."""
         try:
             self.check(group)
         except DuramenError as error:
@@ -188,17 +188,17 @@ class GroupOffsets:
         self._submit(group, StoreRecords(records, TransactionProducer(producer_id, producer_epoch)), done)
 
     def ended(self, log: Log, marker_offset: int, producer_id: int, *, commit: bool) -> None:
-        """The marker at `marker_offset` of one of the stream's logs is committed."""
+        """The transaction marker at `marker_offset` in one of the stream's logs is committed."""
         if self.ready:
             marker = CommittedBatch([], producer_id, transactional=True, marker=COMMIT if commit else ABORT)
             self._shards().committed(OFFSETS_STREAM, log.key.partition, marker_offset, marker_offset + 1, marker)
 
     def unstable(self, key: OffsetKey) -> bool:
-        """Whether a transaction that is still open commits an offset for `key`."""
+        """Whether an open transaction commits an offset for `key`."""
         return self.ready and self._rows(key.group).unstable(key)
 
     def unstable_of(self, group: str) -> frozenset[OffsetKey]:
-        """Of what open transactions commit offsets in a group."""
+        """The partitions for which open transactions commit offsets in a group."""
         return self._rows(group).unstable_of(group) if self.ready else frozenset()
 
     # -- reading offsets ----------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class GroupOffsets:
         return OffsetRows(self._shards().rows(OFFSETS_STREAM, index))
 
     def _each(self, index: int | None) -> Iterator[OffsetRows]:
-        """The rows of a partition, or of all that are coordinated here."""
+        """The rows of a partition, or of all that this node coordinates."""
         if index is not None:
             yield self._rows_in(index)
         elif self._stream is not None:
@@ -219,7 +219,7 @@ class GroupOffsets:
                     yield self._rows_in(partition.index)
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
-        """The offset stored under `key`."""
+        """The committed offset under `key`."""
         return self._rows(key.group).offset(key) if self.ready else None
 
     def of_group(self, group: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
@@ -227,30 +227,30 @@ class GroupOffsets:
         return self._rows(group).of_group(group) if self.ready else iter(())
 
     def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Every offset there is."""
+        """Every committed offset."""
         for rows in self._each(None):
             yield from rows.each_offset()
 
     def each_key(self, index: int | None = None) -> Iterator[OffsetKey]:
-        """Where there is an offset, or those of a partition of the stream."""
+        """The keys of all committed offsets, or of those in one partition of the stream."""
         for rows in self._each(index):
             yield from rows.each_key()
 
     def each_with_offsets(self) -> Iterator[str]:
-        """The names of all groups that have offsets."""
+        """The names of all groups with committed offsets."""
         for rows in self._each(None):
             yield from rows.each_with_offsets()
 
     # -- reading groups -----------------------------------------------------------------------------
 
     def _value(self, key: Key) -> bytes | None:
-        """What is stored under a key; a group that is being removed is not there."""
+        """The value under a key; None for a group that is being removed."""
         if self._leaving and row_key(key) in self._leaving:
             return None
         return self._rows(key.group).value(key) if self.ready else None
 
     def group(self, group: str) -> tuple[GroupSnapshot, int] | None:
-        """A classic group as it was stored, and when (ms)."""
+        """A stored classic group, and when it was stored (ms)."""
         value = self._value(GroupKey(group))
         return None if value is None else decode_group(value)
 
@@ -259,24 +259,24 @@ class GroupOffsets:
         return self._value(GroupKey(group)) is not None
 
     def each_classic(self, index: int | None = None) -> Iterator[str]:
-        """The names of all classic groups that are stored, or those of a partition."""
+        """The names of all stored classic groups, or of those in one partition."""
         for rows in self._each(index):
             yield from rows.each_classic()
 
     def record(self, key: OtherKey) -> bytes | None:
-        """The value stored under a key of another kind of groups."""
+        """The value under a key of a group of another kind."""
         return self._value(key)
 
     def records_of(self, group: str) -> Iterator[tuple[bytes, bytes]]:
-        """Every record of a group of another kind: keys and values, by the keys' bytes."""
+        """Every record of a group of another kind: key bytes and values."""
         return self._rows(group).records_of(group) if self.ready else iter(())
 
     def each_other(self, index: int | None = None) -> Iterator[str]:
-        """The names of all groups of other kinds that are stored, or those of a partition; records are stepped over."""
+        """The names of all stored groups of other kinds, or of those in one partition; skips over their records."""
         for rows in self._each(index):
             yield from rows.each_other()
 
 
 def _leaves(key: Key, value: bytes | None) -> bool:
-    """Whether a record is a tombstone of something that is not to be seen while that is on its way to the disk."""
+    """Whether a record is a group's tombstone, which hides the group while it is being written."""
     return value is None and not isinstance(key, OffsetKey)

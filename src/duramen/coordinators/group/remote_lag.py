@@ -18,12 +18,12 @@ from duramen.groups.records import OffsetKey
 __all__ = ["Elsewhere", "RemotePartition"]
 
 _KEPT_MS: Final = 60_000
-_MOST_LOOKS: Final = 200  # times of records for which leaders may read their disks, in one asking
-_AT_ONCE: Final = 200  # partitions asked for in one step: a millisecond
+_MOST_LOOKS: Final = 200  # lookups of timestamps for which leaders may read their disks, per request
+_AT_ONCE: Final = 200  # partitions per step: a millisecond
 
 
 class RemotePartition(NamedTuple):
-    """What a group has committed in a partition."""
+    """A group's committed offset in a partition."""
 
     key: OffsetKey
     stream_id: StreamId
@@ -31,7 +31,7 @@ class RemotePartition(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a leader said, and when; of the time of which record it told, and whether that is exact."""
+    """A leader's response and its time; the offset whose timestamp it returned, and whether that is exact."""
 
     bounds: PartitionBounds
     told_ms: int
@@ -41,21 +41,21 @@ class _Known(NamedTuple):
 
 
 class _Round:
-    """Some places that are asked for, and what is known of them so far. `open` are the requests under way."""
+    """Partitions to ask for, and what is known of them so far. `open` counts pending requests."""
 
     def __init__(self, places: Sequence[RemotePartition], done: Callable[[None], None]) -> None:
         self.places = places
         self.done = done
-        self.open = 1  # until the last of them is sent
+        self.open = 1  # held until the last request is sent
         self.known: dict[OffsetKey, _Known] = {}
         self.rows: list[LagRow] = []
 
 
 class Elsewhere:
-    """What leaders have said last. `rows` is what follows from it."""
+    """The last responses of leaders. `rows` has the resulting lags."""
 
     def __init__(self, bounds: BoundsOf, clock: Clock, soon: Callable[[Callable[[], None]], None]) -> None:
-        """`soon` does something once others had their turn."""
+        """`soon` calls a function after other pending work."""
         self._bounds = bounds
         self._clock = clock
         self._soon = soon
@@ -63,11 +63,14 @@ class Elsewhere:
         self.rows: Sequence[LagRow] = ()
 
     def ask(self, places: Sequence[RemotePartition], done: Callable[[None], None]) -> None:
-        """Ask those who lead these partitions, and no others; `done(None)` once they have answered, or too late."""
+        """Ask the leaders of exactly these partitions.
+
+        It calls `done(None)` once they have responded, or at the deadline.
+        """
         self._ask(_Round(places, done), 0, 0)
 
     def _ask(self, round_: "_Round", begin: int, looks: int) -> None:
-        """Ask for those from `begin` on, some at a time."""
+        """Ask for the partitions from `begin` on, in steps."""
         places = round_.places[begin : begin + _AT_ONCE]
         wanted: list[ListOffsetsPartition] = []
         for place in places:
@@ -82,7 +85,7 @@ class Elsewhere:
             self._over(round_)
 
     def _wish(self, place: RemotePartition, *, look: bool) -> ListOffsetsPartition:
-        """What is to be asked. The time is exact where that is not known yet, and the group was behind."""
+        """The request for a partition. It asks for an exact time if that is unknown and the group has a lag."""
         known = self._known.get(place.key)
         stream_id, partition = place.stream_id.bytes, place.key.partition
         if known is None:

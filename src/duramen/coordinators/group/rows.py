@@ -37,7 +37,7 @@ __all__ = ["Key", "OffsetRows", "changes", "changes_outside", "row_key"]
 
 Key = OffsetKey | GroupKey | OtherKey
 Lost = Callable[[int, int, DuramenError], None]
-"""Called with the first and the last offset of records that cannot be read, and why."""
+"""Called with the first and the last offset of unreadable records, and the reason."""
 
 _OFFSET_ROW: Final = b"\x06"
 _GROUP_ROW: Final = b"\x07"
@@ -59,7 +59,7 @@ def _part(text: str) -> bytes:
 
 
 def row_key(key: Key) -> bytes:
-    """The row of what is stored under a key."""
+    """The row of a record key."""
     if isinstance(key, OffsetKey):
         return _OFFSET_ROW + _part(key.group) + _part(key.topic) + _PARTITION.pack(key.partition)
     if isinstance(key, OtherKey):
@@ -68,7 +68,7 @@ def row_key(key: Key) -> bytes:
 
 
 def _group_of(row: bytes) -> tuple[str, int]:
-    """The group that a row names, and where its name ends."""
+    """The group that a row names, and the end of its name."""
     (length,) = _LENGTH.unpack_from(row, 1)
     end = 1 + _LENGTH.size + length
     return row[1 + _LENGTH.size : end].decode(), end
@@ -83,7 +83,7 @@ def _offset_key(row: bytes) -> OffsetKey:
 
 
 def _after(prefix: bytes) -> bytes:
-    """The first key that does not begin with `prefix`, which does not begin with 255."""
+    """The first key after all that start with `prefix`, which must not start with 255."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,))
 
@@ -92,7 +92,7 @@ def _after(prefix: bytes) -> bytes:
 
 
 class _Held(NamedTuple):
-    """What the open transaction of a producer makes of a row; `offset` is that of the record in its log."""
+    """A pending change of a row in a producer's open transaction; `offset` is the offset of the record in its log."""
 
     producer_id: int
     offset: int
@@ -118,7 +118,7 @@ def _encode_held(held: Iterable[_Held]) -> bytes:
 
 
 class _Changing:
-    """Rows behind changes that are not made yet."""
+    """Rows with pending changes on top."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
@@ -128,7 +128,7 @@ class _Changing:
         return self.changes[key] if key in self.changes else self._rows.get(key)
 
     def keys(self, prefix: bytes) -> list[bytes]:
-        """Every key that begins with `prefix`, in order."""
+        """Every key that starts with `prefix`, in order."""
         end = _after(prefix)
         found = {key for key, _ in self._rows.scan(prefix, end)}
         found |= {key for key in self.changes if prefix <= key < end}
@@ -144,13 +144,13 @@ class _Changing:
             self.changes[_holder(one.producer_id) + row] = None
 
     def hold(self, producer_id: int, offset: int, row: bytes, value: bytes | None) -> None:
-        """A record of an open transaction."""
+        """Add a record of an open transaction."""
         held = [one for one in _decode_held(self.get(_HELD_ROW + row)) if one.producer_id != producer_id]
         self._keep(row, [*held, _Held(producer_id, offset, value)])
         self.changes[_holder(producer_id) + row] = b""
 
     def put(self, row: bytes, value: bytes | None) -> None:
-        """A record outside of transactions counts more than what was held for its row before."""
+        """Apply a record outside of transactions; it overrides earlier pending values of its row."""
         self.changes[row] = value
         found = self.get(_HELD_ROW + row)
         if found is not None:
@@ -158,13 +158,13 @@ class _Changing:
             self._keep(row, [])
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """What a transaction holds counts now, or goes."""
+        """Apply the pending values of a transaction, or discard them."""
         holder = _holder(producer_id)
         for key in self.keys(holder):
             row = key[len(holder) :]
             held = _decode_held(self.get(_HELD_ROW + row))
             own = next(one for one in held if one.producer_id == producer_id)
-            # What is held of records before its own does not count any more.
+            # Pending values of records before this one are obsolete.
             gone = [one for one in held if one is own or (commit and one.offset < own.offset)]
             if commit:
                 self.changes[row] = own.value
@@ -178,13 +178,13 @@ def _holder(producer_id: int) -> bytes:
 
 @lru_cache(maxsize=1 << 12)
 def _row_of_key(record_key: bytes) -> tuple[type[Key], bytes] | None:
-    """What a record's key is, and its row; None for one of a later version. Raises BatchCorrupt."""
+    """The type of a record's key, and its row; None for a later version. Raises BatchCorrupt."""
     key = decode_key(record_key)
     return None if key is None else (type(key), row_key(key))
 
 
 def _row_of(record: DecodedRecord) -> bytes | None:
-    """The row of a record; None for one of a later version. Raises BatchCorrupt."""
+    """The row of a record; None for a later version. Raises BatchCorrupt."""
     found = None if record.key is None else _row_of_key(record.key)
     if found is None:
         return None
@@ -197,7 +197,7 @@ def _row_of(record: DecodedRecord) -> bytes | None:
 
 
 def changes(batches: Iterable[CommittedBatch], rows: StateRows, lost: Lost) -> Mapping[bytes, bytes | None]:
-    """What committed batches, in the order of the log, make of rows; None removes one."""
+    """The changes of rows by committed batches, in log order; None removes a row."""
     changing = _Changing(rows)
     for batch in batches:
         if batch.marker is not None:
@@ -216,7 +216,7 @@ def changes(batches: Iterable[CommittedBatch], rows: StateRows, lost: Lost) -> M
 
 
 def changes_outside(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
-    """What records outside of transactions make of rows; those that cannot be read are left out."""
+    """The changes of rows by records outside of transactions; unreadable ones are skipped."""
     return changes([CommittedBatch(list(found))], rows, lambda *_: None)
 
 
@@ -224,22 +224,22 @@ def changes_outside(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[
 
 
 class OffsetRows:
-    """What the groups of one partition have stored."""
+    """The stored groups and offsets of one partition."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
 
     def offset(self, key: OffsetKey) -> CommittedOffset | None:
-        """The offset stored under `key`."""
+        """The committed offset under `key`."""
         value = self._rows.get(row_key(key))
         return None if value is None else decode_offset(value)
 
     def unstable(self, key: OffsetKey) -> bool:
-        """Whether a transaction that is open commits an offset for `key`."""
+        """Whether an open transaction commits an offset for `key`."""
         return self._rows.get(_HELD_ROW + row_key(key)) is not None
 
     def unstable_of(self, group: str) -> frozenset[OffsetKey]:
-        """Of what open transactions commit offsets in a group."""
+        """The partitions for which open transactions commit offsets in a group."""
         prefix = _HELD_ROW + _OFFSET_ROW + _part(group)
         return frozenset(_offset_key(key[1:]) for key, _ in self._rows.scan(prefix, _after(prefix)))
 
@@ -248,7 +248,7 @@ class OffsetRows:
         return self._rows.get(row_key(key))
 
     def group(self, group: str) -> tuple[GroupSnapshot, int] | None:
-        """A classic group as it was stored, and when (ms)."""
+        """A stored classic group, and when it was stored (ms)."""
         value = self.value(GroupKey(group))
         return None if value is None else decode_group(value)
 
@@ -259,26 +259,26 @@ class OffsetRows:
             yield _offset_key(row), decode_offset(value)
 
     def each_offset(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-        """Every offset there is."""
+        """Every committed offset."""
         for row, value in self._rows.scan(_OFFSET_ROW, _GROUP_ROW):
             yield _offset_key(row), decode_offset(value)
 
     def each_key(self) -> Iterator[OffsetKey]:
-        """Where there is an offset."""
+        """The keys of all committed offsets."""
         for row, _ in self._rows.scan(_OFFSET_ROW, _GROUP_ROW):
             yield _offset_key(row)
 
     def each_classic(self) -> Iterator[str]:
-        """The names of all classic groups that are stored."""
+        """The names of all stored classic groups."""
         for row, _ in self._rows.scan(_GROUP_ROW, _OTHER_ROW):
             yield _group_of(row)[0]
 
     def each_with_offsets(self) -> Iterator[str]:
-        """The names of all groups that have offsets; these are not looked through, but stepped over."""
+        """The names of all groups with offsets; skips over the offsets."""
         return self._each_group(_OFFSET_ROW)
 
     def each_other(self) -> Iterator[str]:
-        """The names of all groups of other kinds that are stored; their records are stepped over."""
+        """The names of all stored groups of other kinds; skips over their records."""
         return self._each_group(_OTHER_ROW)
 
     def _each_group(self, row: bytes) -> Iterator[str]:
@@ -289,7 +289,7 @@ class OffsetRows:
             first = _after(found[0][:named])
 
     def records_of(self, group: str) -> Iterator[tuple[bytes, bytes]]:
-        """Every record of a group of another kind: keys and values, by the keys' bytes."""
+        """Every record of a group of another kind: key bytes and values."""
         prefix = _OTHER_ROW + _part(group)
         for row, value in self._rows.scan(prefix, _after(prefix)):
             yield row[len(prefix) :], value

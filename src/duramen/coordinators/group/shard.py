@@ -1,6 +1,6 @@
 """The groups in a partition of `__consumer_offsets`, as a shard of the coordinator runtime.
 
-Decisions are made on groups in memory, which are ahead of the committed state and respond once it catches up: so
+Decisions use the groups in memory, which are ahead of the committed state; responses wait until that catches up. So
 commits of a group need not wait for each other. A command carries the records. Rows are the state, from which groups
 with members are rebuilt at each load.
 """
@@ -21,17 +21,17 @@ OFFSETS_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "seg
 
 
 class GroupRecords(Protocol):
-    """Those whose records these are: told which partitions are coordinated here."""
+    """The owner of the records, which learns the partitions that this node coordinates."""
 
     def restore_some(self, index: int) -> Iterator[None]:
-        """Take in the groups of a partition, step by step."""
+        """Load the groups of a partition, step by step."""
 
     def let_go(self, index: int, error: DuramenError) -> None:
-        """The groups of a partition are not coordinated here now: who waits is told `error`."""
+        """The node no longer coordinates the groups of a partition; waiting requests get `error`."""
 
 
 class StoreRecords(NamedTuple):
-    """Keys with values, None for a tombstone: together or not at all. With a producer, in its open transaction."""
+    """Keys with values, None for a tombstone, stored atomically. With a producer: in its open transaction."""
 
     records: Sequence[tuple[bytes, bytes | None]]
     producer: TransactionProducer | None = None
@@ -59,7 +59,7 @@ class _GroupShard(CoordinatorShard[StoreRecords]):
 
 
 def offsets_kind(groups: GroupRecords) -> ShardKind[StoreRecords]:
-    """The kind of coordinator that groups are."""
+    """The shard kind of groups."""
     return ShardKind(
         OFFSETS_STREAM,
         lambda index: _GroupShard(index, groups),

@@ -16,14 +16,14 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,
 
 
 class ShareReset(NamedTuple):
-    """Where a share partition begins: at the end if `latest`, or `since_ms` before now, or at the beginning."""
+    """The start of a share partition: the end if `latest`, else `since_ms` before now, else the beginning."""
 
     latest: bool
     since_ms: int | None = None
 
 
 class ShareConfig(NamedTuple):
-    """The values in force for a group. Times in ms."""
+    """The effective values of a group. Times in ms."""
 
     reset: ShareReset
     committed: bool
@@ -36,7 +36,7 @@ class ShareConfig(NamedTuple):
 
 
 def share_config(settings: Settings, config: Mapping[str, str]) -> ShareConfig:
-    """The values in force for a group with these configs of its own."""
+    """The effective values of a group with these configs."""
     value = partial(group_value, settings, config)
     return ShareConfig(
         parse_reset(str(value("share.auto.offset.reset"))),

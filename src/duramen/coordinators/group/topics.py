@@ -1,4 +1,4 @@
-"""Streams and light topics as groups see them: their names, and the names under which offsets are stored.
+"""Streams and light topics as groups see them: their names, and the key names of their offsets.
 
 Offsets of a topic of the inventory are stored under `~` and its lasting id in hex, which no topic name can equal: so
 they stay with the topic after a rename. Offsets of every other topic are stored under its name.
@@ -25,17 +25,17 @@ __all__ = [
 ]
 
 LASTING: Final = "~"
-"""What the name begins with that offsets of a topic of the inventory are stored under."""
+"""The prefix of the key names of offsets of inventory topics."""
 
 
 MOST_COUNTED: Final = 1000
-"""The most records of a light topic that are counted for a lag: its offsets have gaps."""
+"""The most records of a light topic that a lag counts: its offsets have gaps."""
 
 
 class LightLag(NamedTuple):
-    """How far an offset is behind in a light topic, whose offsets have gaps.
+    """The lag of an offset in a light topic, whose offsets have gaps.
 
-    `records` are counted from it on up to some number, the first of them is of `first_ms`.
+    `records` counts the records from the offset on, up to a maximum; `first_ms` is the timestamp of the first.
     """
 
     start: int
@@ -45,7 +45,7 @@ class LightLag(NamedTuple):
 
 
 class LightFound(NamedTuple):
-    """The name that a light topic has now, and how far an offset is behind there; None: that is not known now."""
+    """The present name of a light topic, and an offset's lag in it; None: unknown at present."""
 
     name: str
     lag: LightLag | None
@@ -55,59 +55,59 @@ BoundsDone = Callable[[PartitionBounds | DuramenError], None]
 
 
 class LightTopicNames(Protocol):
-    """What groups know of light topics."""
+    """The view that groups have of light topics."""
 
     def find(self, key: str | UUID) -> GroupTopic | None:
-        """The topic of that name or id."""
+        """The topic with that name or id."""
 
     def use(self, name: str, stored: str) -> None:
-        """A group uses a topic by this name, and its offsets are stored under that."""
+        """Note that a group uses a topic by this name, and stores its offsets under that key name."""
 
     def used(self, name: str) -> str | None:
-        """What offsets are stored under of the topic that had this name when a group used it last."""
+        """The key name of the offsets of the topic that had this name when a group last used it."""
 
     def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
-        """`done` once it is known here what topics are called now, by what their offsets are stored under."""
+        """Call `done` once this node knows the present names of topics, by the key names of their offsets."""
 
     def when_named(
         self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
     ) -> None:  # fmt: skip
-        """`done` once `find` and `matching` know what these mean, which they do from then on."""
+        """Call `done` once `find` and `matching` can resolve these names and patterns."""
 
     def names_of(self, stored: str) -> Sequence[str]:
-        """The names of a topic by what its offsets are stored under: the name it has now, and aliases.
+        """The names of a topic by the key name of its offsets: the present name, and aliases.
 
-        As they were `when_known`; none where that is not known.
+        The names are those at the last `when_known`; none if unknown.
         """
 
     def is_gone(self, stored: str) -> bool:
-        """Whether there is no such topic any more; False where that is not known now."""
+        """Whether the topic no longer exists; False if unknown at present."""
 
     def matching(self, pattern: str) -> Iterable[str]:
-        """Names that a subscription by this pattern may mean."""
+        """Names that a subscription by this pattern may match."""
 
     def version(self) -> object:
-        """Differs from that of before if a name may mean another topic."""
+        """A version that changes when a name may resolve to another topic."""
 
     def may_mean(self, names: Iterable[str], patterns: Iterable[str]) -> bool:
-        """Whether some of the names and patterns may mean topics of the inventory."""
+        """Whether some of the names and patterns may match topics of the inventory."""
 
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
-        """How far an offset is behind, by what it is stored under, counted up to `most`; None: not known here now."""
+        """The lag of an offset by its key name, counted up to `most`; None: unknown on this node at present."""
 
     def find_behind(
         self, wanted: Sequence[tuple[str, int]], most: int, done: "Callable[[Sequence[LightFound | None]], None]"
     ) -> None:
-        """Have other nodes tell what is not known here of offsets, by what they are stored under.
+        """Ask other nodes for lags that are unknown here, by the key names of the offsets.
 
-        `done` gets None of what no topic is stored under.
+        `done` gets None for key names without a topic.
         """
 
     def stored_as(self, name: str) -> str | None:
         """The key of the offsets of the topic with this name; None if there is no such topic."""
 
     def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """Where a topic begins and ends, and from where on records are as young, or the last so many; -1: not asked."""
+        """The bounds of a topic, and the first offset since a time or of the last records; -1: not requested."""
 
 
 class GroupTopics:
@@ -118,7 +118,7 @@ class GroupTopics:
         self.light: LightTopicNames | None = None
 
     def find(self, name: str) -> GroupTopic | None:
-        """The topic of that name."""
+        """The topic with that name."""
         return self._find(name)
 
     def _find(self, key: str | StreamId) -> GroupTopic | None:
@@ -133,31 +133,31 @@ class GroupTopics:
         return None if found is None else found.name
 
     def names(self, pattern: str) -> Iterable[str]:
-        """Every name that the pattern may match."""
+        """Every name that may match the pattern."""
         light = () if self.light is None else self.light.matching(pattern)
         return [*self._streams.by_name, *(topic.name for topic in self._streams.live_topics), *light]
 
     def version(self) -> object:
-        """Differs from that of before if a name may mean another light topic. Streams announce their changes."""
+        """A version that changes when a name may resolve to another light topic. Streams announce their changes."""
         return None if self.light is None else self.light.version()
 
     def may_be_light(self, names: Iterable[str], patterns: Iterable[str]) -> bool:
-        """Whether some of the names and patterns may mean topics of the inventory."""
+        """Whether some of the names and patterns may match topics of the inventory."""
         return self.light is not None and self.light.may_mean(names, patterns)
 
     # -- what offsets are stored under --------------------------------------------------------------
 
     def use(self, name: str, stored: str) -> None:
-        """A group uses a topic by this name, and its offsets are stored under that."""
+        """Note that a group uses a topic by this name, and stores its offsets under that key name."""
         if self.light is not None and stored.startswith(LASTING):
             self.light.use(name, stored)
 
     def used(self, name: str) -> str | None:
-        """What offsets are stored under of the topic that had this name when a group used it last."""
+        """The key name of the offsets of the topic that had this name when a group last used it."""
         return None if self.light is None else self.light.used(name)
 
     def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
-        """`done` once it is known here what topics are called now, by what their offsets are stored under."""
+        """Call `done` once this node knows the present names of topics, by the key names of their offsets."""
         if self.light is None:
             done(None)
         else:
@@ -166,30 +166,30 @@ class GroupTopics:
     def when_named(
         self, names: Iterable[str], patterns: Iterable[str], done: Callable[[DuramenError | None], None]
     ) -> None:  # fmt: skip
-        """`done` once it is known here what names and patterns mean; `find` and `names` know it from then on."""
+        """Call `done` once `find` and `names` can resolve these names and patterns."""
         if self.light is None:
             done(None)
         else:
             self.light.when_named(names, patterns, done)
 
     def names_of(self, stored: str) -> Sequence[str]:
-        """The names of the topic whose offsets are stored under this, that of now first; none where it has none."""
+        """The names of the topic with this key name, the present one first; none if it does not exist."""
         if not stored.startswith(LASTING):
             return (stored,)
         return () if self.light is None else self.light.names_of(stored)
 
     def shown(self, stored: str) -> str | None:
-        """The name that is shown of the topic whose offsets are stored under this."""
+        """The name shown for the topic with this key name."""
         return next(iter(self.names_of(stored)), None)
 
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
-        """How far an offset is behind in a light topic; None where there is none, or that is not known here now."""
+        """The lag of an offset in a light topic; None if there is no such topic, or its lag is unknown here."""
         return None if self.light is None else self.light.behind(stored, offset, most)
 
     def find_behind(
         self, wanted: Sequence[tuple[str, int]], done: Callable[[Sequence[LightFound | None]], None]
     ) -> None:  # fmt: skip
-        """Have other nodes tell how far offsets are `behind`; `done` gets None of what is no light topic."""
+        """Ask other nodes for lags, as in `behind`; `done` gets None for key names without a light topic."""
         if self.light is None or not wanted:
             done([None] * len(wanted))
         else:
@@ -202,14 +202,14 @@ class GroupTopics:
         return self.light.stored_as(name)
 
     def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """Those of a light topic: see there."""
+        """The bounds of a light topic, as in `LightTopicNames.bounds`."""
         if self.light is None:
             done(StreamNotFound(f"there is no topic {name}"))
         else:
             self.light.bounds(name, since_ms, last, done)
 
     def is_gone(self, stored: str) -> bool:
-        """Whether there is no such topic any more."""
+        """Whether the topic no longer exists."""
         if stored.startswith(LASTING):
             return self.light is not None and self.light.is_gone(stored)
         return self._find(stored) is None

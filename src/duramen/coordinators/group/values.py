@@ -10,7 +10,7 @@ __all__ = ["consumer_config", "group_value"]
 
 
 def group_value(settings: Settings, config: Mapping[str, str], name: str) -> Value:
-    """The value of a config for a group with these configs of its own."""
+    """The effective value of a config for a group with these configs."""
     setting = GROUP[name]
     if name in config:
         return check(setting, config[name])
@@ -18,7 +18,7 @@ def group_value(settings: Settings, config: Mapping[str, str], name: str) -> Val
 
 
 def consumer_config(settings: Settings, config: Mapping[str, str], every: ConsumerConfig) -> ConsumerConfig:
-    """What is in force for a group of the consumer protocol: `every` is that for groups without configs."""
+    """The effective config of a consumer group; `every` is the config of groups without overrides."""
     return every._replace(
         session_timeout_ms=int(group_value(settings, config, "consumer.session.timeout.ms")),
         heartbeat_interval_ms=int(group_value(settings, config, "consumer.heartbeat.interval.ms")),

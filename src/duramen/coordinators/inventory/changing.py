@@ -1,4 +1,4 @@
-"""Changes over several shards, step by step: moves, deletions and aliases of topics; and resuming interrupted ones."""
+"""Changes over several shards, step by step: moves, deletions and aliases of topics; resumes interrupted ones."""
 
 from collections.abc import Callable, Container
 from functools import partial
@@ -44,52 +44,52 @@ __all__ = [
 ]
 
 UNKNOWN: Final = (CoordinatorLoading, NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
-"""Whether a step was done is not known: the change is taken up again later."""
+"""Errors that leave the outcome of a step open: the change is resumed later."""
 _AT_ONCE: Final = 100
 
 Ended = Callable[[DuramenError | None], None]
 
 
 def busy(place: Place) -> TopicBusy:
-    """Why a name cannot be changed now."""
+    """The error for a name that has a change in progress."""
     return TopicBusy(f"a change of {place.name.decode()} is in progress")
 
 
 def unknown(error: DuramenError) -> OutcomeUnknown:
-    """What is said of a change of which a step got no answer."""
+    """The error for a change with a step that got no response."""
     return OutcomeUnknown(f"the change is in progress, and goes on when that is possible: {error}")
 
 
 def records_behind(error: DuramenError) -> OutcomeUnknown:
-    """What is said of a move whose topic has its new name, but whose records do not belong to the new namespace yet."""
+    """The error for a moved topic whose records do not belong to the new namespace yet."""
     return OutcomeUnknown(f"the topic has moved, its records follow when that is possible: {error}")
 
 
 class Changes:
-    """Changes in progress on this node, by the names that they begin at."""
+    """Changes in progress on this node, by the names that they start at."""
 
     def __init__(self, shards: InventoryShards) -> None:
         self._shards = shards
         self._active: set[Place] = set()
 
     def enter(self, place: Place) -> bool:
-        """Whether no change of a name is in progress: one is from here on, up to `leave`."""
+        """Start a change of a name, which lasts until `leave`; False if one is in progress."""
         if place in self._active:
             return False
         self._active.add(place)
         return True
 
     def leave(self, place: Place) -> None:
-        """It has ended."""
+        """End the change of a name."""
         self._active.discard(place)
 
     def begin(self, command: BeginChange, done: Ended) -> None:
-        """Move or delete what has a name; `done` once it has come to pass everywhere, or not at all."""
+        """Move or delete a topic; calls `done` once the change is complete on all shards, or refused."""
         place = Place(command.namespace, command.name)
         self._begin(place, command, lambda answer: answer, done)
 
     def alias(self, place: Place, key: TopicKey, done: Ended) -> None:
-        """Let a name lead to a topic."""
+        """Bind a name to a topic as an alias."""
         row, pending = NameRow(ALIAS, key), PendingChange("alias", *key)
         self._begin(place, BindName(*place, row, pending), lambda _: (row, pending), done)
 
@@ -119,7 +119,7 @@ class Changes:
         done(error)
 
     def resume(self) -> None:
-        """Take up what was interrupted, some of it. Raises CoordinatorLoading, NotCoordinator."""
+        """Resume interrupted changes, a limited number per call. Raises CoordinatorLoading, NotCoordinator."""
         for place, row, pending, passed in changes_left(self._shards, _AT_ONCE, self._active):
             self._active.add(place)
             ended = partial(self._ended, place, lambda _: None)
@@ -127,7 +127,7 @@ class Changes:
 
 
 class LeftChange(NamedTuple):
-    """A change that is in progress; `passed`: it has come to pass, and is to be ended."""
+    """A change in progress; `passed`: it took effect, and only has to be ended."""
 
     place: Place
     row: NameRow
@@ -136,7 +136,10 @@ class LeftChange(NamedTuple):
 
 
 def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ()) -> list[LeftChange]:
-    """Changes that are in progress, by their rows, `but` those at some places. Raises as `InventoryShards.rows`."""
+    """Changes in progress, read from their rows, except those at the names in `but`.
+
+    Raises like `InventoryShards.rows`.
+    """
     found, all_rows, each_rows = list[LeftChange](), shards.rows(), shards.each_rows()
     for shard, rows in enumerate(each_rows):
         for key, value in rows.scan(b"p", b"q"):
@@ -152,7 +155,7 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
                 continue
             there = value_of_name(rows, *place)
             row = NameRow(0, pending.key) if there is None else name_row(there, shard)
-            # A topic that was moved or deleted is not where it was.
+            # A moved or deleted topic is no longer at its old name.
             passed = pending.kind in ("move", "delete") and all_rows.place(pending.key) != place
             found.append(LeftChange(place, row._replace(flags=row.flags & ~LEAVING), pending, passed))
             if len(found) == most:
@@ -161,13 +164,13 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
 
 
 def _leads_to(begun: bytes | None, place: Place) -> bool:
-    """Whether a name is there from which something is moved to a place: that change ends what is in progress there."""
+    """Whether a move to `place` is pending at a name: that move ends the pending change at `place`."""
     pending = None if begun is None else decode_pending(begun)
     return pending is not None and pending.kind == "move" and (pending.namespace, pending.name) == place
 
 
 class Steps(Protocol):
-    """Has steps of changes taken, as `InventoryShards` does."""
+    """Submits steps of changes, like `InventoryShards`."""
 
     def shard_of(self, namespace: int, name: bytes) -> int:
         """The shard of a name."""
@@ -176,16 +179,16 @@ class Steps(Protocol):
         """`done` gets the response, or an error."""
 
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
-        """As of `InventoryShards`."""
+        """Like `InventoryShards.own`."""
 
 
 class Change:
-    """One change whose name is marked; `row` is that of the name before."""
+    """One change whose name is marked; `row` is the name's row before the change."""
 
     def __init__(self, shards: Steps, origin: Place, row: NameRow, pending: PendingChange, done: Ended) -> None:
         self._shards = shards
         self.ends: tuple[DuramenError | None] | None = None
-        """How it ends, once that is known."""
+        """The outcome, once it is decided."""
         self._origin = origin
         self._row = row
         self._pending = pending
@@ -194,7 +197,7 @@ class Change:
         self._arriving = PendingChange("arrive", *pending.key, *origin)
 
     def run(self) -> None:
-        """Take the steps behind the first one."""
+        """Run the steps after the first one."""
         home, sequence = self._pending.key
         match self._pending.kind:
             case "move":
@@ -209,7 +212,7 @@ class Change:
                 self._submit(home, RemoveAlias(sequence, *self._origin), partial(self._end, None), self.back)
 
     def resume(self, *, passed: bool) -> None:
-        """Take the steps that are left."""
+        """Run the remaining steps."""
         if self._pending.kind == "arrive":
             self._end_at(self._origin, self._row if passed else None, self._pending, partial(self._done, None))
         elif not passed:
@@ -225,7 +228,7 @@ class Change:
         self._submit(home, command, self._arrive, self.unbind)
 
     def _arrive(self) -> None:
-        """It has come to pass: the records of the topic belong to its new namespace."""
+        """The topic has moved: assign its records to the new namespace."""
 
         def told(answer: object) -> None:
             if isinstance(answer, DuramenError):
@@ -245,7 +248,7 @@ class Change:
         self._end_at(self._target, row, self._arriving, partial(self._end, kept))
 
     def unbind(self, error: DuramenError) -> None:
-        """It is refused although the name that it leads to is bound: that is free again, and the other as before."""
+        """Roll back a refused change whose target name is bound already: release that name, restore the origin."""
         self._end_at(self._target, None, self._arriving, partial(self.back, error))
 
     def _end(self, row: NameRow | None) -> None:
@@ -253,7 +256,7 @@ class Change:
         self._end_at(self._origin, row, self._pending, partial(self._done, None))
 
     def back(self, error: DuramenError) -> None:
-        """It is refused: the name is what it was before."""
+        """Roll back a refused change: restore the name's row."""
         self.ends = (error,)
         row = None if self._pending.kind == "alias" else self._row
         self._end_at(self._origin, row, self._pending, partial(self._done, error))

@@ -25,22 +25,22 @@ from duramen.storage.store import Store
 __all__ = ["ChangePage", "ChangeRequest", "EventReader", "InventoryFeed"]
 
 _PIECE_BYTES: Final = 256 << 10
-_PIECES: Final = 64  # read for one answer
+_PIECES: Final = 64  # pieces read for one response
 
 
 class ChangePage(NamedTuple):
-    """Changes in the order of each shard's log, and the position behind them."""
+    """Changes in the order of each shard's log, and the position after them."""
 
     changes: Sequence[tuple[InventoryChange, str]]
     position: str
 
 
 Take = Callable[[int, InventoryEvent], bool]
-"""Gets the offset of an event and the event; whether more are wanted."""
+"""Gets the offset of an event and the event; returns whether more are wanted."""
 
 
 class EventReader:
-    """Reads events of the shards that this node has loaded, some at a time."""
+    """Reads events of the shards that this node has loaded, in pieces."""
 
     def __init__(self, shards: InventoryShards, store: Store) -> None:
         self._shards = shards
@@ -48,9 +48,9 @@ class EventReader:
         self.soon = store.soon
 
     def read(self, shard: int, offset: int, take: Take, done: Callable[[DuramenError | None], None]) -> None:
-        """Have applied events taken from an offset on, then `done`: not all need be taken by then.
+        """Read applied events from an offset on, then call `done`, possibly before the end of the log.
 
-        Or `done` with InventoryPositionLost where they are gone.
+        `done` gets InventoryPositionLost if the events no longer exist.
         """
         log = self._shards.log(shard)
         try:
@@ -97,7 +97,7 @@ def _records(data: bytes) -> Iterator[DecodedRecord]:
 
 
 class InventoryFeed:
-    """Those who wait for changes, by what concerns them."""
+    """Polls that wait for changes, by the keys that they wait for."""
 
     def __init__(self, shards: InventoryShards, store: Store) -> None:
         self._shards = shards
@@ -107,24 +107,25 @@ class InventoryFeed:
     def poll(
         self, scope: Callable[[], FeedScope], position: str, limit: int, wait_ms: int, done: Done
     ) -> Callable[[], None]:
-        """`done` gets a `ChangePage` of changes from a position on: at once, or as soon as there are some.
+        """`done` gets a `ChangePage` of changes after a position: at once, or as soon as there are some.
 
-        Without a position it begins here. After `wait_ms`, or much that concerns others, the page is empty. Raises to
-        `done` InventoryPositionLost, RequestInvalid, and what `scope` raises. Returns what ends it.
+        Without a position the poll starts at the end. After `wait_ms`, or after many changes in other scopes, the page
+        is empty. `done` also gets InventoryPositionLost, RequestInvalid, and the errors of `scope`. Returns a function
+        that cancels the poll.
         """
         poll = Poll(self, self._shards, limit, wait_ms, done)
         self._shards.read(partial(poll.prepare, scope, position), poll.begin)
         return poll.cancel
 
     def enter(self, poll: "Poll", keys: frozenset[FeedKey]) -> None:
-        """From now on tell it of what has one of its keys."""
+        """Start to notify a poll of changes with one of its keys."""
         for key in keys:
             self._waiting.setdefault(key, {})[poll] = None
         for shard in self._shards.loaded():
             shard.told = self._told
 
     def leave(self, poll: "Poll", keys: frozenset[FeedKey]) -> None:
-        """Tell it no more."""
+        """Stop to notify it."""
         for key in keys:
             waiting = self._waiting.get(key, {})
             waiting.pop(poll, None)
@@ -139,7 +140,7 @@ class InventoryFeed:
         try:
             for key in event_keys(event, shard, self._shards.directory()):
                 found |= self._waiting.get(key, {})
-        except DuramenError:  # whom it concerns is not known now
+        except DuramenError:  # its keys are unknown at present
             for poll in {poll: None for waiting in self._waiting.values() for poll in waiting}:
                 poll.interrupt()
             return
@@ -148,7 +149,7 @@ class InventoryFeed:
 
 
 class ChangeRequest(ABC):
-    """A request for changes, which is answered once, unless it is cancelled."""
+    """A request for changes that gets one response, unless it is cancelled."""
 
     def __init__(self, done: Done) -> None:
         self.done: Done | None = done
@@ -156,31 +157,31 @@ class ChangeRequest(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting."""
 
     @abstractmethod
     def position(self) -> str:
-        """Behind all that was looked at."""
+        """The position after all events that were read."""
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """The client no longer waits."""
         self.done = None
         self.leave()
 
     def end(self, answer: ChangePage | DuramenError) -> None:
-        """Answer."""
+        """Respond."""
         done, self.done = self.done, None
         self.leave()
         if done is not None:
             done(answer)
 
     def answer(self) -> None:
-        """Answer with what was found."""
+        """Respond with the changes found."""
         self.end(ChangePage(self.found, self.position()))
 
 
 class Poll(ChangeRequest):
-    """One request for changes."""
+    """One poll for changes."""
 
     def __init__(self, feed: InventoryFeed, shards: InventoryShards, limit: int, wait_ms: int, done: Done) -> None:
         super().__init__(done)
@@ -195,26 +196,26 @@ class Poll(ChangeRequest):
         self._entered = list[tuple[InventoryShard, int]]()
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
-        """Find what is followed, and where. Raises InventoryPositionLost, RequestInvalid."""
+        """Resolve the scope and the position. Raises InventoryPositionLost, RequestInvalid."""
         self._scope = scope()
         self._keys = scope_keys(self._scope)
-        self._shards.rows()  # all shards are loaded
+        self._shards.rows()  # raises unless all shards are loaded
         ends = [self._shards.applied_offset(shard) for shard in range(self._shards.count)]
         self._next = ends if not position else read_position(position, ends)
 
     def begin(self, error: DuramenError | None) -> None:
-        """Read what there is behind the position."""
+        """Read the changes after the position."""
         if error is not None:
             self.end(error)
         else:
             self._go_on()
 
     def leave(self) -> None:
-        """As of `ChangeRequest`."""
+        """See `ChangeRequest`."""
         self._feed.leave(self, self._keys)
 
     def position(self) -> str:
-        """As of `ChangeRequest`."""
+        """See `ChangeRequest`."""
         return ",".join(map(str, self._next))
 
     # -- reading ------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class Poll(ChangeRequest):
             self.answer()
         else:
             self._entered = self._loaded()
-            self._feed.enter(self, self._keys)  # in the turn in which nothing is left: nothing comes between
+            self._feed.enter(self, self._keys)  # in the same turn in which the log ends, so that no event is missed
             self._shards.later(self._wait_ms, self._waited)
 
     def _read(self, shard: int) -> None:
@@ -257,17 +258,17 @@ class Poll(ChangeRequest):
     # -- waiting ------------------------------------------------------------------------------------
 
     def tell(self, shard: int, offset: int, event: InventoryEvent) -> None:
-        """Something that concerns it has happened while it waits."""
+        """A change with one of its keys, while it waits."""
         change = change_of(event, shard, self._scope, self._shards.directory(), self._shards.inventory_id)
         if change is None or self.done is None:
             return
         self._next[shard] = offset + 1
         self.found.append((change, self.position()))
         if len(self.found) == 1:
-            self._feed.reader.soon(self._waited)  # with all that comes in this turn
+            self._feed.reader.soon(self._waited)  # with all further events of this turn
 
     def interrupt(self) -> None:
-        """It may not be told of something: what comes after the position is read by the next request."""
+        """The poll may miss events from now on: the next request reads the changes after the position."""
         if self.done is not None:
             self._feed.reader.soon(self.answer)
 
@@ -275,7 +276,7 @@ class Poll(ChangeRequest):
         return [(shard, shard.loads) for shard in self._shards.loaded()]
 
     def _waited(self) -> None:
-        """Answer; where it was told of all that concerns it, what is applied need not be read."""
+        """Respond. If the poll was notified of every event with its keys, it need not read the applied ones."""
         loaded = self._loaded()
         if len(loaded) == self._shards.count and loaded == self._entered:
             self._next = [self._shards.applied_offset(shard) for shard in range(self._shards.count)]

@@ -56,18 +56,18 @@ from duramen.storage.store import Store
 __all__ = ["BoundNamespace", "CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
 
 _BLOCKS_AT_ONCE: Final = MOST_NAMES // NAMES_OF_A_BLOCK
-_SORTED_AT_ONCE: Final = 1_000  # more are sorted beside the event loop
+_SORTED_AT_ONCE: Final = 1_000  # more are sorted off the event loop
 _RESUME_MS: Final = 5_000
 _SCANNED: Final = 2_000
-_NAMESPACE_COST: Final = 20  # names that cost as much as beginning with a namespace
+_NAMESPACE_COST: Final = 20  # the start of a namespace costs as much as this many names
 _ALIASES_SHOWN: Final = 100
 _ALIASES_FORGOTTEN: Final = 1000
 
 
 class FoundTopic(NamedTuple):
-    """A name that counts: its path, the topic's lasting id, and whether it is an alias.
+    """A name in use: its path, the topic's lasting id, and whether it is an alias.
 
-    `namespace` is that of the topic, which is another than the alias's.
+    `namespace` is that of the topic, which differs from the alias's own.
     """
 
     path: TopicPath
@@ -77,7 +77,7 @@ class FoundTopic(NamedTuple):
 
 
 class BoundNamespace(NamedTuple):
-    """A namespace that is bound to subjects of NATS."""
+    """A namespace that is bound to NATS subjects."""
 
     tenant: str
     name: str
@@ -85,14 +85,14 @@ class BoundNamespace(NamedTuple):
 
 
 class TopicPage(NamedTuple):
-    """Topics in the order of their names, and behind which the next page begins; None: there is none."""
+    """Topics ordered by name, and the token of the next page; None: this is the last page."""
 
     topics: Sequence[FoundTopic]
     token: PageToken | None
 
 
 class InventoryKit(NamedTuple):
-    """What policies, quotas and subscriptions work with."""
+    """The dependencies of policies, quotas and subscriptions."""
 
     rates: RateTable
     metrics: Metrics
@@ -101,16 +101,17 @@ class InventoryKit(NamedTuple):
 
 
 class Inventory:
-    """The inventory of a node. `ensure` makes its stream."""
+    """The inventory of a node. `ensure` creates its stream."""
 
     def __init__(
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
         hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
         deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *, kit: InventoryKit,
     ) -> None:  # fmt: skip
-        """`hidden_by` says why a tenant cannot be called that: its topics would have the names of others.
+        """`hidden_by` returns the reason why a tenant name is refused: its topics would have names of other topics.
 
-        `deleted` is told the id of a topic that is gone, and calls what it is handed once its records are gone too.
+        `deleted` receives the id of a deleted topic, and calls its second argument once the topic's records are deleted
+        too.
         """
         self._deleted = deleted
         self._shards = shards
@@ -124,10 +125,10 @@ class Inventory:
         self._sweeping = False
         self._ticks = False
         self.when_bound: Callable[[Callable[[], None]], None] | None = None
-        """A door that listens to subjects of namespaces sets it: it calls what it is handed once it does."""
+        """Set by a door that subscribes to subjects of namespaces: it calls its argument once it has subscribed."""
 
     def start(self) -> None:
-        """From now on take up from time to time what was interrupted, once there is an inventory."""
+        """Resume interrupted changes periodically, once the inventory exists."""
         if self._shards.ready and not self._ticks:
             self._ticks = True
             self._tick()
@@ -137,41 +138,41 @@ class Inventory:
         self.resume()
 
     def resume(self) -> None:
-        """Take up what was interrupted, where the shards are loaded."""
+        """Resume interrupted changes, if the shards are loaded."""
         if self._shards.ready:
             try:
                 self._changes.resume()
                 self._sweep()
                 self.policies.retention.resume()
             except DuramenError:
-                return  # they are being loaded: it is tried again
+                return  # the shards are loading: the next tick tries again
 
     @property
     def shards(self) -> InventoryShards:
-        """Its metadata shards."""
+        """The metadata shards of the inventory."""
         return self._shards
 
     def tell_records_by(self, own_records: OwnRecords) -> None:
-        """`own_records` tells the records of a topic where they belong, and what the topic says of its retention."""
+        """`own_records` sets the namespace of a topic's records, and the topic's own retention."""
         self._shards.own_records = own_records
 
     @property
     def position(self) -> str:
-        """How far the rows are that are read from here on."""
+        """The position of the rows that later reads use."""
         return self._shards.position()
 
     def see(self, position: str) -> None:
-        """Answer from here on by rows that are no older than those at a `position`, of any node of the cluster."""
+        """From now on read rows no older than those at a `position`, of any node of the cluster."""
         self._shards.see(position)
 
     def read(self, query: Callable[[], Any], done: Done) -> None:
-        """`done` gets what `query` finds with the methods below; it is asked again while shards are being loaded."""
+        """`done` gets the result of `query`, which uses the methods below; it runs again while shards are loading."""
         self._shards.read(query, done)
 
     # -- tenants and namespaces ---------------------------------------------------------------------
 
     def create_tenants(self, account: str, names: Sequence[str], labels: Labels, done: Done) -> None:
-        """Make tenants; `done` gets `CreatedNames`. Those that are there stay as they are."""
+        """Create tenants; `done` gets `CreatedNames`. Existing tenants stay as they are."""
         now_ms = self._clock.wall_ms()
 
         def ensured(error: DuramenError | None) -> None:
@@ -187,7 +188,7 @@ class Inventory:
         self._ensure(ensured)
 
     def create_namespaces(self, account: str, tenant: str, names: Sequence[str], labels: Labels, done: Done) -> None:
-        """Make namespaces of a tenant; `done` gets `CreatedNames`, TenantNotFound."""
+        """Create namespaces of a tenant; `done` gets `CreatedNames`, TenantNotFound."""
         now_ms = self._clock.wall_ms()
 
         def found(answer: TenantPut | DuramenError) -> None:
@@ -210,7 +211,7 @@ class Inventory:
         return self._shards.directory().tenant(account, name)
 
     def may_name(self, account: str, name: str) -> bool:
-        """Whether `tenant.namespace.topic` is the name of a topic of the inventory, there or not, and of no stream."""
+        """Whether `tenant.namespace.topic` can name a topic of the inventory, existing or not, and names no stream."""
         path = kafka_path(name)
         if path is None or not self._shards.ready:
             return False
@@ -219,17 +220,17 @@ class Inventory:
         except TenantNotFound:
             return False
         except DuramenError:
-            return True  # it is not known yet
+            return True  # the directory is unknown yet
         return True
 
     @property
     def is_made(self) -> bool:
-        """Whether there is one: a tenant was made once."""
+        """Whether the inventory exists: the first tenant creates it."""
         return self._shards.ready
 
     @property
     def id(self) -> UUID:
-        """What makes it another than other nodes'. There is one."""
+        """The id of the inventory of this cluster. The inventory must exist."""
         return self._shards.inventory_id
 
     def namespace(self, account: str, tenant: str, name: str) -> NamespacePut:
@@ -246,11 +247,11 @@ class Inventory:
         return found
 
     def tenants(self, account: str, first: str) -> Iterator[TenantPut]:
-        """Tenants by name, from one on."""
+        """Tenants ordered by name, from `first` on."""
         return self._shards.directory().tenants(account, first)
 
     def namespaces(self, tenant: TenantPut, first: str) -> Iterator[NamespacePut]:
-        """Namespaces of a tenant by name, from one on."""
+        """Namespaces of a tenant ordered by name, from `first` on."""
         return self._shards.directory().namespaces(tenant.id, first)
 
     def change(self, command: DirectoryCommand, done: Done) -> None:
@@ -278,13 +279,13 @@ class Inventory:
             go(done)
 
     def count(self, namespace: NamespacePut) -> int:
-        """How many topics are in a namespace. Raises CoordinatorLoading."""
+        """The number of topics in a namespace. Raises CoordinatorLoading."""
         return self._shards.rows().count(namespace.id)
 
     # -- removed namespaces -------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Remove what shards have of one removed namespace; then of the next."""
+        """Delete the rows of one deleted namespace in all shards; then those of the next."""
         removed = next(iter(self._shards.directory().removed), None)
         if removed is None or self._sweeping:
             return
@@ -294,7 +295,7 @@ class Inventory:
     def _sweep_shard(self, namespace: int, shard: int, command: DropNamespace | SweepNamespace) -> None:
         def answered(answer: object) -> None:
             if isinstance(answer, DuramenError):
-                self._sweeping = False  # it is taken up again
+                self._sweeping = False  # the sweep is resumed later
             elif answer is None or answer is True:
                 self._sweep_shard(namespace, shard, SweepNamespace(namespace))
             elif shard + 1 < self._shards.count:
@@ -311,7 +312,7 @@ class Inventory:
     # -- topics -------------------------------------------------------------------------------------
 
     def create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
-        """Make topics; `done` gets `CreatedNames`. Those that are there stay, and so do aliases."""
+        """Create topics; `done` gets `CreatedNames`. Existing topics and aliases stay."""
         self.quotas.create(namespace.id, names, partial(self._create_topics, namespace), done)
 
     def _create_topics(self, namespace: NamespacePut, names: Sequence[str], done: Done) -> None:
@@ -339,7 +340,10 @@ class Inventory:
             self._shards.beside(sort, create)
 
     def find(self, account: str, path: TopicPath) -> FoundTopic:
-        """What a name leads to. Raises TenantNotFound, NamespaceNotFound, TopicNotFound, CoordinatorLoading."""
+        """The topic that a name resolves to.
+
+        Raises TenantNotFound, NamespaceNotFound, TopicNotFound, CoordinatorLoading.
+        """
         namespace = self.namespace(account, path.tenant, path.namespace)
         found = self._shards.rows().find(namespace.id, path.topic.encode(errors="replace"))
         if found is None:
@@ -347,7 +351,10 @@ class Inventory:
         return self._found(path, namespace.id, found)
 
     def lookup(self, account: str, tenant: str, namespace: str, names: Sequence[str]) -> list[FoundTopic | None]:
-        """What names of a namespace lead to. Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading."""
+        """The topics that names of a namespace resolve to.
+
+        Raises TenantNotFound, NamespaceNotFound, CoordinatorLoading.
+        """
         where, rows = self.namespace(account, tenant, namespace), self._shards.rows()
         encoded = [name.encode(errors="replace") for name in names]
         found = [rows.find(where.id, encoded[0])] if len(names) == 1 else rows.find_many(where.id, encoded)
@@ -357,7 +364,7 @@ class Inventory:
         ]  # fmt: skip
 
     def lookup_paths(self, account: str, paths: Sequence[TopicPath]) -> list[FoundTopic | None]:
-        """What paths lead to; None where there is no such topic, namespace or tenant. Raises CoordinatorLoading."""
+        """The topics that paths resolve to; None if there is no such topic. Raises CoordinatorLoading."""
         directory, numbers = self._shards.directory(), dict[tuple[str, str], int]()
         for tenant, namespace in {(path.tenant, path.namespace) for path in paths}:
             try:
@@ -377,7 +384,7 @@ class Inventory:
         return FoundTopic(path, lasting_id, found.alias, own)
 
     def by_id(self, lasting_id: UUID) -> FoundTopic:
-        """The topic that has an id, under the name that it has now. Raises TopicNotFound, CoordinatorLoading."""
+        """The topic with an id, under its present name. Raises TopicNotFound, CoordinatorLoading."""
         rows = self._shards.rows()
         if self._shards.count:
             key = topic_key(self._shards.inventory_id, lasting_id, self._shards.count)
@@ -388,7 +395,7 @@ class Inventory:
         raise TopicNotFound(f"there is no topic with the id {lasting_id}")
 
     def aliases(self, found: FoundTopic) -> list[TopicPath]:
-        """Aliases of a topic, the first hundred."""
+        """The first hundred aliases of a topic."""
         rows = self._shards.rows()
         places = rows.aliases(self._key(found), _ALIASES_SHOWN)
         return [path for path in map(self._path, places) if path is not None]
@@ -405,18 +412,18 @@ class Inventory:
         return topic_key(self._shards.inventory_id, found.id, self._shards.count)
 
     def move_topic(self, account: str, path: TopicPath, to: TopicPath, done: Done, *, keep_alias: bool) -> None:
-        """Give a topic another name, in this or another namespace; with `keep_alias` the old name leads to it."""
+        """Rename a topic, in its namespace or to another one; with `keep_alias` the old name becomes an alias."""
         self._moves(account).move(TopicMove(path, to, keep_alias), done)
 
     def move_topics(self, account: str, moves: Sequence[TopicMove], done: Done) -> None:
-        """Move topics, each by itself and all at the same time; `done` gets those that failed, as `NamedProblem`."""
+        """Move topics independently and concurrently; `done` gets the failed ones, as `NamedProblem`."""
         self._moves(account).move_all(moves, done)
 
     def _moves(self, account: str) -> TopicMoves:
         return TopicMoves(self._shards, self._changes, self.quotas, account)
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
-        """Remove a topic, or an alias. Raises TopicHasAliases where it has some."""
+        """Delete a topic, or an alias. Fails with TopicHasAliases if the topic has some."""
 
         def found(there: FoundTopic | DuramenError) -> None:
             def ended(error: DuramenError | None) -> None:
@@ -427,12 +434,12 @@ class Inventory:
                 else:
                     done(error)
 
-            self._delete(account, path, ended)  # an alias that leads to nothing, too
+            self._delete(account, path, ended)  # also an alias without a topic
 
         self.read(lambda: self.find(account, path), found)
 
     def scope(self, account: str, path: Sequence[str], prefix: str = "") -> FeedScope:
-        """What is followed by the parts of its path; a prefix is of names in a namespace. Raises TenantNotFound …"""
+        """The scope of a path; `prefix` selects names in a namespace. Raises TenantNotFound …"""
         directory = self._shards.directory()
         if not path:
             return FeedScope(account)
@@ -457,7 +464,7 @@ class Inventory:
         self.read(begin, found)
 
     def _forget_aliases(self, account: str, path: TopicPath, error: DuramenError, done: Done) -> None:
-        """Delete a topic of which all aliases were in namespaces that are gone: nothing has told its shard so."""
+        """Delete a topic whose aliases were all in deleted namespaces: its shard has not been told of them."""
 
         def lost() -> tuple[TopicKey, list[Place]]:
             key = self._key(self.find(account, path))
@@ -486,7 +493,7 @@ class Inventory:
         self.read(lost, forget)
 
     def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
-        """Let a name lead to the topic that another leads to. Raises TopicAliasCycle."""
+        """Create an alias of the topic that another name resolves to. Fails with TopicAliasCycle."""
 
         def found(answer: tuple[Place, TopicKey] | DuramenError) -> None:
             if isinstance(answer, DuramenError):
@@ -507,10 +514,10 @@ class Inventory:
     def search(
         self, account: str, tenant: str, namespace: str, query: TopicQuery, token: PageToken, limit: int
     ) -> TopicPage:
-        """Topics and aliases of a namespace, a tenant or the account that are found, in the order of their names.
+        """Matching topics and aliases of a namespace, a tenant or the account, ordered by name.
 
-        A page may have fewer than `limit`, or none, although others follow: it looks at a few thousand names at most.
-        Raises TenantNotFound, NamespaceNotFound, PatternInvalid, CoordinatorLoading.
+        A page may have fewer than `limit` rows, or none, although others follow: a page scans a few thousand names at
+        most. Raises TenantNotFound, NamespaceNotFound, PatternInvalid, CoordinatorLoading.
         """
         scan = _Scan(self._shards.rows(), self._shards.inventory_id if self._shards.ready else None, query, limit)
         for tenant_put, namespace_put in self._scope(account, tenant, namespace, token):
@@ -536,7 +543,7 @@ class Inventory:
 
 
 class _Scan:
-    """Names looked at for one page."""
+    """The scan of names for one page."""
 
     def __init__(self, rows: InventoryRows, inventory_id: UUID | None, query: TopicQuery, limit: int) -> None:
         self._rows = rows
@@ -548,7 +555,7 @@ class _Scan:
         self.found = list[FoundTopic]()
 
     def take(self, tenant: str, namespace: str, number: int, behind: str) -> str | None:
-        """Look at a namespace behind a name; the last name that was looked at where the page ends in it."""
+        """Scan a namespace after a name; returns the last scanned name if the page ends in this namespace."""
         first = max(self._first, after(behind.encode()) if behind else b"")
         self._left -= _NAMESPACE_COST
         if self._left <= 0:
@@ -570,7 +577,7 @@ class _Scan:
 
 
 class _Gathered:
-    """The answers to commands that make something."""
+    """Collects the responses to commands that create entries."""
 
     def __init__(self, left: int, done: Done, problems: Sequence[NamedProblem] = (), existing: int = 0) -> None:
         self._left = left
@@ -581,7 +588,7 @@ class _Gathered:
             self._end()
 
     def one(self, name: str, answer: tuple[object, bool] | DuramenError) -> None:
-        """The answer about one name."""
+        """The response about one name."""
         if isinstance(answer, DuramenError):
             self._problems.append(NamedProblem(name, answer))
         elif answer[1]:
@@ -591,7 +598,7 @@ class _Gathered:
         self._answered()
 
     def several(self, command: CreateTopics, answer: Created | DuramenError) -> None:
-        """The answer about names of a shard."""
+        """The response about names of one shard."""
         if isinstance(answer, DuramenError):
             names = (name for block in command.blocks for name in unpack_names(block.body))
             self._problems += [NamedProblem(name.decode(), answer) for name in names]

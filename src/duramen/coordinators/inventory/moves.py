@@ -1,4 +1,4 @@
-"""Many topics moved at once on a standalone node: a step of all of them at a time, in one command for each shard."""
+"""Moves many topics at once on a standalone node: each step runs for all topics, in one command per shard."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,11 +18,11 @@ __all__ = ["TopicMove", "TopicMoves"]
 _AllEnded = Callable[[Sequence[DuramenError | None]], None]
 _Begun = list[BeginChange | DuramenError]
 _Step = tuple[int, int, ChangeStep]
-"""The shard that takes it, the number of the move, and the step."""
+"""The shard of the step, the number of the move, and the step."""
 
 
 class TopicMove(NamedTuple):
-    """A topic that gets another path; with `keep_alias` the one that it had leads to it."""
+    """A topic that gets another path; with `keep_alias` its old path becomes an alias."""
 
     path: TopicPath
     to: TopicPath
@@ -30,7 +30,7 @@ class TopicMove(NamedTuple):
 
 
 class TopicMoves:
-    """Moves topics of an account as far as quotas have room."""
+    """Moves topics of an account within their quotas."""
 
     def __init__(self, shards: InventoryShards, changes: Changes, quotas: InventoryQuotas, account: str) -> None:
         self._shards = shards
@@ -51,7 +51,7 @@ class TopicMoves:
         self._shards.read(partial(self._begin, [move]), found)
 
     def move_all(self, moves: Sequence[TopicMove], done: Callable[[list[NamedProblem]], None]) -> None:
-        """Move topics, each by itself and all at the same time; `done` gets those that failed."""
+        """Move topics independently and concurrently; `done` gets the failed ones."""
 
         def found(answer: _Begun | DuramenError) -> None:
             begun = [answer] * len(moves) if isinstance(answer, DuramenError) else answer
@@ -66,7 +66,7 @@ class TopicMoves:
         self._shards.read(partial(self._begin, moves), found)
 
     def _begin(self, moves: Sequence[TopicMove]) -> _Begun:
-        """A query: how each of them begins, or why it cannot. Raises CoordinatorLoading."""
+        """A query: the first command of each move, or the reason why it is refused. Raises CoordinatorLoading."""
         directory, numbers = self._shards.directory(), dict[tuple[str, str], int]()
 
         def number_of(path: TopicPath) -> int:
@@ -87,7 +87,7 @@ class TopicMoves:
     def _move_all(
         self, begun: Mapping[int, BeginChange], problems: list[DuramenError | None], done: Callable[[], None]
     ) -> None:
-        """Move topics by their numbers in `problems`, which gets why one did not move."""
+        """Move topics by their numbers in `problems`, which gets the error of each failed move."""
         left = 1
 
         def ended(numbers: Sequence[int], answers: Sequence[DuramenError | None]) -> None:
@@ -116,7 +116,7 @@ class TopicMoves:
         ended((), ())
 
     def _move_together(self, moves: Sequence[BeginChange], done: _AllEnded) -> None:
-        """Move topics of a namespace to another one; one by one where a quota has no room for all of them."""
+        """Move topics of a namespace to another one; one by one if a quota has no room for all of them."""
 
         def go(told: _AllEnded) -> None:
             _MovesTogether(self._shards, self._changes, moves, told).run()
@@ -156,10 +156,10 @@ class TopicMoves:
 
 
 class _MovesTogether:
-    """Moves with names of their own: none begins or ends where another does.
+    """Moves with distinct names: no move starts or ends at a name of another.
 
-    All leave one namespace for the same one. `done` gets why each did not come to pass, or None. The steps are those of
-    `Change`, which sees to what is refused.
+    All move from one namespace to the same other one. `done` gets the error of each move, or None. The steps are those
+    of `Change`, which rolls back refused moves.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class _MovesTogether:
         self._begun: dict[int, tuple[NameRow, PendingChange]] = {}
 
     def run(self) -> None:
-        """Take the steps."""
+        """Run the steps."""
         entered = list[int]()
         for number, place in enumerate(self._origins):
             if self._changes.enter(place):
@@ -198,7 +198,7 @@ class _MovesTogether:
         self, steps: Iterable[_Step], then: Callable[[dict[int, Any]], None],
         refused: Callable[[int, DuramenError], None],
     ) -> None:  # fmt: skip
-        """Have a step of each move taken; `then` gets the responses of those that were."""
+        """Submit a step of each move; `then` gets the responses of the successful ones."""
         responses = dict[int, Any]()
 
         def answered(number: int, answer: Any) -> None:
@@ -288,7 +288,7 @@ class _MovesTogether:
         self._change(number).unbind(error)
 
     def _own(self, placed: dict[int, Any]) -> None:
-        """The records belong to the new namespace from now on; the first names still show a change in progress."""
+        """Assign the records to the new namespace; the old names still show a change in progress."""
         left, told = len(placed), dict[int, Any]()
 
         def answered(number: int, answer: object) -> None:
@@ -306,7 +306,7 @@ class _MovesTogether:
             self._shards.own(key, namespace, None, partial(answered, number))
 
     def _end(self, placed: dict[int, Any]) -> None:
-        """Where the first name is in the shard that has made the topic nothing is in progress with it any more."""
+        """If the old name is in the shard that created the topic, that step has ended the change already."""
         steps, problems = list[_Step](), dict[int, DuramenError]()
         for number in placed:
             row, pending = self._begun[number]

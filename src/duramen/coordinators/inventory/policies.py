@@ -36,7 +36,7 @@ _LOOK_MS: Final = 20
 
 
 class UsedQuota(NamedTuple):
-    """A quota that bounds what was asked for, the level at which it is set, and how much of it is used."""
+    """A quota that limits the request, the level at which it is set, and its usage."""
 
     policy: str
     level: str
@@ -45,7 +45,7 @@ class UsedQuota(NamedTuple):
 
 
 class PoliciesFound(NamedTuple):
-    """The policies of an account, a tenant, a namespace or a topic: which are its own, and which count."""
+    """The policies of an account, a tenant, a namespace or a topic: own and effective ones."""
 
     level: str
     own: Policies
@@ -54,7 +54,7 @@ class PoliciesFound(NamedTuple):
 
 
 class InventoryPolicies:
-    """Policies of the inventory. What has them is named by the parts of its path; an account has none."""
+    """Policies of the inventory. The parts of a path name their scope; an account has the empty path."""
 
     def __init__(
         self, shards: InventoryShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
@@ -70,7 +70,7 @@ class InventoryPolicies:
     # -- what there is ------------------------------------------------------------------------------
 
     def find(self, account: str, path: Sequence[str]) -> PoliciesFound:
-        """The policies of what a path names. Raises TenantNotFound, NamespaceNotFound, TopicNotFound …"""
+        """The policies of the entity at a path. Raises TenantNotFound, NamespaceNotFound, TopicNotFound …"""
         chain = self._chain(account, path)
         scope, own = chain[0]
         named = [(one.level, policies) for one, policies in chain]
@@ -83,7 +83,7 @@ class InventoryPolicies:
         return PoliciesFound(scope.level, own, effective(scope.level, named), quotas)
 
     def creates_topics(self, account: str, tenant: str, namespace: str) -> bool:
-        """Whether Kafka clients create topics of a namespace by asking for them; False where there is none.
+        """Whether a Metadata request creates topics of a namespace; False if there is no such namespace.
 
         Raises CoordinatorLoading.
         """
@@ -95,7 +95,7 @@ class InventoryPolicies:
         return bool(effective(NAMESPACE, [(scope.level, own) for scope, own in chain])[AUTO_CREATION].value)
 
     def owner(self, account: str, path: Sequence[str]) -> TopicOwner:
-        """The topic that a path leads to, and its namespace. Raises TopicNotFound …"""
+        """The topic that a path resolves to, and its namespace. Raises TopicNotFound …"""
         namespace = self._shards.directory().namespace(account, path[0], path[1]).id
         rows = self._shards.rows()
         found = rows.find(namespace, path[2].encode(errors="replace"))
@@ -104,7 +104,7 @@ class InventoryPolicies:
         return TopicOwner(rows.place(found.key).namespace if found.alias else namespace, found.key)
 
     def _chain(self, account: str, path: Sequence[str]) -> list[tuple[PolicyScope, Policies]]:
-        """What is set on it, and on all that it is in."""
+        """The policies of an entity, and of all scopes that contain it."""
         directory = self._shards.directory()
         scopes = [PolicyScope(ACCOUNT, account)]
         if path:
@@ -118,7 +118,7 @@ class InventoryPolicies:
     # -- changes ------------------------------------------------------------------------------------
 
     def change(self, account: str, path: Sequence[str], changes: PolicyChange, done: Done) -> None:
-        """Set policies, None removes one. `done` gets the shard and the place from which on they count."""
+        """Set policies; None removes one. `done` gets the shard and the position from which on they apply."""
 
         def found(answer: PolicyScope | DuramenError) -> None:
             if isinstance(answer, DuramenError):
@@ -172,9 +172,10 @@ class InventoryPolicies:
         return PolicyScope(TOPIC, topic=key)
 
     def when_effective(self, shard: int, place: tuple[int, int], wait_ms: int, done: Done) -> None:
-        """`done` gets the nodes that follow the shard, once each has confirmed to have all below a place.
+        """`done` gets the nodes that follow the shard, once each has confirmed the position.
 
-        Or PolicyNotEffective, which names those that have not in time. The node that is alone follows itself.
+        Or it gets PolicyNotEffective, which names the nodes that have not confirmed in time. A standalone node confirms
+        by itself.
         """
         until_ms = self._clock.monotonic_ms() + wait_ms
 
@@ -190,6 +191,6 @@ class InventoryPolicies:
 
 
 def not_effective(nodes: Sequence[int]) -> PolicyNotEffective:
-    """Nodes have not confirmed a change."""
+    """The error about nodes that have not confirmed a change."""
     named = f"node {nodes[0]}" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))}"
     return PolicyNotEffective(f"the change is stored, but not confirmed by {named}")

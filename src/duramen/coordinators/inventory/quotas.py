@@ -34,11 +34,11 @@ _MOST_CHAINS: Final = 10_000
 _REFRESHED_AT_ONCE: Final = 200
 
 Make = Callable[[Sequence[str], Done], None]
-"""Creates topics by their names; the other gets `CreatedNames`."""
+"""Creates topics by their names; the callback gets `CreatedNames`."""
 
 
 class CreatedNames(NamedTuple):
-    """What became of names: how many are new, how many were there, and which are refused."""
+    """The outcome of creating names: how many are new, how many existed, and which are refused."""
 
     created: int
     existing: int
@@ -46,14 +46,14 @@ class CreatedNames(NamedTuple):
 
 
 class TopicOwner(NamedTuple):
-    """A topic, and the namespace that it is in."""
+    """A topic, and its namespace."""
 
     namespace: int
     key: TopicKey
 
 
 class EntryName(Protocol):
-    """A name of a topic that was found: its path, the topic's lasting id, is it an alias, the topic's own namespace."""
+    """A resolved name of a topic: its path, the topic's lasting id, whether it is an alias, the topic's namespace."""
 
     @property
     def path(self) -> TopicPath: ...
@@ -69,20 +69,20 @@ class EntryName(Protocol):
 
 
 class StoredBytes(Protocol):
-    """What the topics of namespaces store."""
+    """The stored bytes of topics, by namespace."""
 
     def bytes(self, scope: PolicyScope) -> int:
-        """Of an account, a tenant or a namespace, as far as this node knows."""
+        """The stored bytes of an account, a tenant or a namespace, as known on this node."""
 
     def add(self, namespace: int, more: int) -> None:
-        """So many bytes of a namespace are on their way; less than 0: they have come, or do not come."""
+        """Reserve bytes of a namespace for pending writes; a negative number releases them."""
 
     def refresh(self, done: Callable[[], None]) -> None:
-        """Know what other nodes have stored."""
+        """Ask other nodes for their stored bytes."""
 
 
 class _Bound(NamedTuple):
-    """A quota, how much of it is used or reserved at most, and what it bounds in words."""
+    """A quota, an upper bound of its used and reserved amount, and its description."""
 
     limit: Limit
     used: int
@@ -93,7 +93,7 @@ _Chain: TypeAlias = list[tuple[PolicyScope, Policies]]
 
 
 class InventoryQuotas:
-    """The quotas that policies say, and how much of them is used."""
+    """The quotas that policies set, and their usage."""
 
     def __init__(self, shards: InventoryShards, clock: Clock, rates: RateTable, metrics: Metrics) -> None:
         self._shards = shards
@@ -105,18 +105,18 @@ class InventoryQuotas:
         self._refused = metrics.counter("duramen_inventory_topics_refused_total")
         self._full = metrics.counter("duramen_inventory_batches_refused_total", BYTES_QUOTA)
         self.stored: StoredBytes | None = None
-        """Who counts bytes sets it."""
+        """The counter of stored bytes, set by its owner."""
 
-        self._most: dict[PolicyScope, int] = {}  # no more topics are there or under way; fewer where some were deleted
+        self._most: dict[PolicyScope, int] = {}  # upper bounds of existing and pending topics
         self._under_way: dict[PolicyScope, int] = {}
-        self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # as they were when others were asked for them
+        self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # policies as of the last lookup
         self._asking: set[Hashable] = set()
         self._refreshed = 0
 
     # -- how many topics ----------------------------------------------------------------------------
 
     def create(self, namespace: int, names: Sequence[str], make: Make, done: Done) -> None:
-        """Make the topics that the quotas leave room for, in the order of their names; the others are refused."""
+        """Create as many topics as the quotas allow, in the order of their names; the others are refused."""
 
         def counted(bounds: list[_Bound]) -> None:
             room = max(0, _room(bounds)) if bounds else len(names)
@@ -144,7 +144,7 @@ class InventoryQuotas:
         self._reserve(bounds, taken)
 
         def made(answer: CreatedNames | DuramenError) -> None:
-            created = taken if isinstance(answer, DuramenError) else answer.created  # which may have been made
+            created = taken if isinstance(answer, DuramenError) else answer.created  # without a response, all may exist
             self._release(bounds, taken, created)
             if isinstance(answer, CreatedNames):
                 problems = [NamedProblem(name, why) for name in sorted(refused)]
@@ -154,7 +154,7 @@ class InventoryQuotas:
         make(allowed, made)
 
     def move(self, origin: int, target: int, go: Callable[[Done], None], done: Done, topics: int = 1) -> None:
-        """Let so many topics of a namespace come into another one, which `go` does: all of them or none."""
+        """Reserve quota for topics that `go` moves to another namespace: for all of them or none."""
 
         def chain() -> _Chain:
             there = {scope for scope, _ in self._chain_of(origin)}
@@ -163,7 +163,7 @@ class InventoryQuotas:
         self._take(chain, lambda: topics, go, done)
 
     def move_namespace(self, namespace: int, tenant: int, go: Callable[[Done], None], done: Done) -> None:
-        """Let a namespace come to a tenant with all its topics."""
+        """Reserve quota for a namespace with all its topics that moves to another tenant."""
 
         def chain() -> _Chain:
             directory = self._shards.directory()
@@ -177,7 +177,7 @@ class InventoryQuotas:
     def _take(
         self, chain: Callable[[], _Chain], count: Callable[[], int], go: Callable[[Done], None], done: Done
     ) -> None:
-        """Do what makes so many topics more in a chain, or refuse it."""
+        """Run `go`, which adds topics to a chain of scopes, if the quotas allow it; else refuse."""
 
         def known(more: int | DuramenError) -> None:
             if isinstance(more, DuramenError):
@@ -196,15 +196,15 @@ class InventoryQuotas:
                 go(partial(ended, bounds, more))
 
         def ended(bounds: list[_Bound], more: int, answer: Any) -> None:
-            self._release(bounds, more, more)  # of what was refused it is counted again where that matters
+            self._release(bounds, more, more)  # after a refusal the usage is counted again when needed
             done(answer)
 
         self._shards.read(lambda: count() if any(limits(TOPIC_QUOTA, chain())) else 0, known)
 
     def _count(self, chain: Callable[[], _Chain], more: int, then: Callable[[list[_Bound]], None], done: Done) -> None:
-        """`then` gets the quotas of a chain, and what is used of each; counted anew where they leave no room for more.
+        """`then` gets the quotas of a chain with their usage; counts again if there is no room for more.
 
-        Where others are under way, which may come to less than they have room for, it waits for them first.
+        If pending creations may use less than they reserved, it waits for them first.
         """
         found = partial(self._found, chain, more, then, done, fresh=False)
         self._shards.read(partial(self._bounds, chain, fresh=False), found)
@@ -220,7 +220,7 @@ class InventoryQuotas:
         bounded = {bound.limit.scope for bound in bounds}
         for scope, _ in scopes:
             if scope not in bounded:
-                self._most.pop(scope, None)  # what is made there now is not counted
+                self._most.pop(scope, None)  # topics created now are not in the count
         self._most |= {bound.limit.scope: bound.used for bound in bounds}
         if fresh or not bounds or more <= _room(bounds):
             then(bounds)
@@ -231,7 +231,7 @@ class InventoryQuotas:
             self._shards.read(partial(self._bounds, chain, fresh=True), found)
 
     def _bounds(self, chain: Callable[[], _Chain], *, fresh: bool) -> tuple[_Chain, list[_Bound]]:
-        """A query: the quotas of a chain, with what is used of each."""
+        """A query: the quotas of a chain, with their usage."""
         scopes, found = chain(), list[_Bound]()
         for limit in limits(TOPIC_QUOTA, scopes):
             used = None if fresh else self._most.get(limit.scope)
@@ -280,7 +280,7 @@ class InventoryQuotas:
                 self._most[scope] -= count - made
 
     def count(self, scope: PolicyScope) -> int:
-        """How many topics an account, a tenant or a namespace has. Raises CoordinatorLoading."""
+        """The number of topics of an account, a tenant or a namespace. Raises CoordinatorLoading."""
         rows, directory = self._shards.rows(), self._shards.directory()
         if scope.level == NAMESPACE:
             return rows.count(scope.id)
@@ -290,7 +290,7 @@ class InventoryQuotas:
     # -- how many bytes -----------------------------------------------------------------------------
 
     def store(self, account: str, topic: EntryName, size: int) -> Callable[[], None]:
-        """Count bytes that a topic is to store; what is returned is called once they are there, or will not be.
+        """Reserve bytes that a topic is to store; call the result once they are stored, or will not be.
 
         Raises BytesQuotaExceeded.
         """
@@ -307,7 +307,7 @@ class InventoryQuotas:
         return partial(stored.add, topic.namespace, -size)
 
     def refresh_usage(self, done: Done) -> None:
-        """Have `used` say what all nodes have stored; `done` gets None."""
+        """Update `used` with the stored bytes of all nodes; `done` gets None."""
         if self.stored is None:
             done(None)
         else:
@@ -316,17 +316,17 @@ class InventoryQuotas:
     # -- how fast -----------------------------------------------------------------------------------
 
     def produced(self, account: str, topic: EntryName, size: int) -> int:
-        """Count bytes that a topic was sent; how many ms their client is to wait before it goes on."""
+        """Count bytes sent to a topic; returns the throttle time of the client in ms."""
         return self._count_bytes(PRODUCER_RATE, account, topic, size)
 
     def produce_wait_ms(self, account: str, topic: EntryName) -> int:
-        """How many ms who writes to a topic is to wait before more is taken."""
+        """The throttle time in ms of producers to a topic."""
         now_ms, bounds = self._clock.monotonic_ms(), limits(PRODUCER_RATE, self._known(account, topic))
         waits = (self._rates.wait_ms((PRODUCER_RATE, limit.scope), limit.value, now_ms) for limit in bounds)
         return max(waits, default=0)
 
     def consumed(self, account: str, topic: EntryName, size: int) -> int:
-        """Count bytes of a topic that go out; how many ms their client is to wait before it asks again."""
+        """Count bytes read from a topic; returns the throttle time of the client in ms."""
         return self._count_bytes(CONSUMER_RATE, account, topic, size)
 
     def _count_bytes(self, name: str, account: str, topic: EntryName, size: int) -> int:
@@ -337,11 +337,11 @@ class InventoryQuotas:
         return wait_ms
 
     def limits_of(self, name: str, account: str, topic: EntryName) -> Sequence[Limit]:
-        """The limits of a policy that count for a topic on this node now."""
+        """The limits of a policy that apply to a topic on this node now."""
         return [*limits(name, self._known(account, topic))]
 
     def _known(self, account: str, topic: EntryName) -> _Chain:
-        """What is set on a topic and what it is in; as it was asked last where others have to be asked."""
+        """The policies of a topic and its scopes; the last known ones if other nodes have to be asked."""
         key = account, topic.path, topic.id
 
         def query() -> _Chain:
@@ -355,14 +355,14 @@ class InventoryQuotas:
             self._asking.add(key)
             self._shards.read(query, partial(self._asked, key, account, topic, self._refreshed))
         known = self._chains.get(key)
-        return [] if known is None else known[2]  # of one that is gone, or new here, nothing is known
+        return [] if known is None else known[2]  # the topic is deleted, or new on this node
 
     def _asked(
         self, key: Hashable, account: str, topic: EntryName, refreshed: int, answer: _Chain | DuramenError
     ) -> None:  # fmt: skip
         self._asking.discard(key)
         if refreshed != self._refreshed:
-            return  # it may be older than what was asked for since
+            return  # the response may be older than later requests
         self._chains.pop(key, None)
         if not isinstance(answer, DuramenError):
             if len(self._chains) >= _MOST_CHAINS:
@@ -370,7 +370,7 @@ class InventoryQuotas:
             self._chains[key] = account, topic, answer
 
     def refresh(self, done: Callable[[DuramenError | None], None]) -> None:
-        """Ask again for all that was asked for before; `done` once nothing older counts, or with why it does."""
+        """Look up all known policies again; `done` is called once older ones no longer apply, or with an error."""
         self._refreshed += 1
         self._refresh(list(self._chains), done)
 
@@ -402,20 +402,20 @@ class InventoryQuotas:
             return error
 
     def owner(self, account: str, topic: EntryName) -> TopicOwner:
-        """A topic by a name of it that was found. Raises TopicNotFound, CoordinatorLoading."""
+        """The owner of a topic by one of its names. Raises TopicNotFound, CoordinatorLoading."""
         key = topic_key(self._shards.inventory_id, topic.id, self._shards.count)
         if topic.alias:
             return TopicOwner(self._shards.rows().place(key).namespace, key)
         return TopicOwner(self._shards.directory().namespace(account, topic.path.tenant, topic.path.namespace).id, key)
 
     def chain(self, owner: TopicOwner) -> _Chain:
-        """What is set on a topic, its namespace, its tenant and its account, in this order."""
+        """The policies of a topic, its namespace, its tenant and its account, in this order."""
         own = self._shards.rows().policies(owner.key)
         of_namespace = self._chain_of(owner.namespace)
         return [(PolicyScope(TOPIC, topic=owner.key), own), *of_namespace]
 
     def used(self, name: str, scope: PolicyScope) -> int:
-        """How much of a quota is used now."""
+        """The present usage of a quota."""
         if name == TOPIC_QUOTA:
             return self.count(scope)
         if name == BYTES_QUOTA:
@@ -424,7 +424,7 @@ class InventoryQuotas:
 
 
 def _nothing() -> None:
-    """Nothing was counted."""
+    """There is nothing to release."""
 
 
 def _room(bounds: Iterable[_Bound]) -> int:

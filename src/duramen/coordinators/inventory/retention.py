@@ -1,4 +1,4 @@
-"""Retention of the inventory's topics: what namespaces say, and what topics say, which their records are told."""
+"""Retention of the inventory's topics: that of their namespaces, and their own, which is stored with their records."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -23,17 +23,20 @@ _BOUNDS: Final = QUEUE_RETENTION[1:]
 
 
 def own_retention(policies: Policies) -> OwnRetention:
-    """What the policies of a topic itself say."""
+    """The retention in a topic's own policies."""
     return OwnRetention(*(int(policies.get(name, NOT_SAID)) for name in QUEUE_RETENTION))
 
 
 def says_retention(names: Iterable[str]) -> bool:
-    """Whether some of these policies are of retention."""
+    """Whether some of these policies concern retention."""
     return any(name in QUEUE_RETENTION for name in names)
 
 
 class InventoryRetention:
-    """What is kept of topics by the policies of their namespaces. Topics tell their records what differs from that."""
+    """The retention of topics by the policies of their namespaces.
+
+    Topics store a different retention with their records.
+    """
 
     def __init__(self, shards: InventoryShards) -> None:
         self._shards = shards
@@ -43,7 +46,7 @@ class InventoryRetention:
     # -- what namespaces say ------------------------------------------------------------------------
 
     def kept(self) -> OwnedKept | None:
-        """What is kept of the topics of each namespace, as far as this node knows; None: it does not know yet."""
+        """The retention of each namespace, as known on this node; None: unknown yet."""
         directory = self._shards.known_directory()
         if directory is None:
             return None
@@ -54,19 +57,19 @@ class InventoryRetention:
         return self._kept
 
     def refresh(self, done: Done) -> None:
-        """Know the policies of namespaces as they are now; `done` gets an error where that cannot be."""
+        """Look up the present policies of namespaces; `done` gets an error if that fails."""
         self._shards.read(self._shards.directory, done)
 
     # -- what topics say ----------------------------------------------------------------------------
 
     def tell(self, key: TopicKey, policies: Policies, done: Done) -> None:
-        """Tell the records of a topic what its own policies say. `done` gets None or an error."""
+        """Store a topic's own retention with its records. `done` gets None or an error."""
 
         def found(namespace: int | DuramenError) -> None:
             if isinstance(namespace, DuramenError):
                 done(namespace)
             elif not namespace:
-                done(None)  # it is gone
+                done(None)  # the topic is deleted
             else:
                 self._shards.own(key, namespace, own_retention(policies), told)
 
@@ -76,19 +79,19 @@ class InventoryRetention:
         self._shards.read(lambda: self._shards.rows().place(key).namespace, found)
 
     def resume(self) -> None:
-        """Tell again what topics of shards say that were loaded since: a stop may have come before it was told."""
+        """Store the retention of topics in newly loaded shards again: a crash may have come before it was stored."""
         for shard in self._shards.loaded():
             if self._loads.get(shard.index) != shard.loads:
                 self._loads[shard.index] = shard.loads
                 self._tell_some(shard.index, shard.loads, 0)
 
     def _tell_some(self, shard: int, loads: int, first: int) -> None:
-        """Tell what topics say from a sequence on, some of them; then of others."""
+        """Store the retention of some topics from a sequence on; then of the next ones."""
         found = list[tuple[TopicKey, Policies]]()
         try:
             rows = self._shards.each_rows()[shard]
         except DuramenError:
-            self._loads.pop(shard, None)  # it is taken up again
+            self._loads.pop(shard, None)  # the step is resumed later
             return
         for number, (key, value) in enumerate(rows.scan(topic_policies_key(first), b"p")):
             if number == _AT_ONCE:
@@ -116,14 +119,14 @@ class InventoryRetention:
 
 
 class _Namespaces:
-    """What is kept of the topics of namespaces, by a directory that is as it was."""
+    """The retention of namespaces by one state of the directory."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._kept: dict[int, Retention] = {}
 
     def kept(self, namespace: int) -> Retention:
-        """Of one that is gone all is kept: nobody reads it."""
+        """The retention of a namespace. A deleted namespace keeps everything: nobody reads it."""
         found = self._kept.get(namespace)
         if found is None:
             chain = [own for _, own in self._directory.policies_of(namespace)]

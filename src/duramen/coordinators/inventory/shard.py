@@ -1,4 +1,4 @@
-"""A metadata shard of the inventory: topics are rows; shard 0 also keeps tenants and namespaces in memory."""
+"""A metadata shard of the inventory: topics are rows; shard 0 also has tenants and namespaces in memory."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Final, TypeAlias
@@ -27,27 +27,27 @@ INVENTORY_CONFIG: Final = {
     "cleanup.policy": "delete", "durability": "sync", "retention.ms": "-1", "retention.bytes": "-1",
 }  # fmt: skip
 INVENTORY_QUEUES: Final = "__inventory_queues"
-"""The queue space with the records of topics; a queue's name is the lasting id in hex."""
+"""The queue space with the records of topics; a queue's name is the topic's lasting id in hex."""
 DIRECTORY_SHARD: Final = 0
 
 ShardCommand: TypeAlias = TopicCommand | DirectoryCommand
 
 
 class InventoryShard(CoordinatorShard[ShardCommand]):
-    """Names of topics; shard 0 has the directory of tenants and namespaces and their policies too."""
+    """Names of topics; shard 0 also has the directory of tenants and namespaces with their policies."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self._topics = TopicShardState(index)
         self.directory = Directory()
         self.told: Callable[[int, int, InventoryEvent], None] | None = None
-        """Gets this shard, the offset of an event, and the event, once it counts."""
+        """Gets this shard, the offset of an event, and the event, once it is applied."""
 
         self.loads = 0
-        """How many times it was made anew of its rows: what was applied to these meanwhile is not told."""
+        """The number of times that the memory was rebuilt from rows; changes applied meanwhile are not reported."""
 
         self.history = DirectoryHistory()
-        """What other nodes are told of it."""
+        """The directory state for other nodes."""
 
     def keys_of(self, command: ShardCommand) -> Collection[Hashable]:
         if isinstance(command, DirectoryCommand):
@@ -84,6 +84,6 @@ class InventoryShard(CoordinatorShard[ShardCommand]):
 
 
 def inventory_kind(checkpoint_records: int = 100_000) -> ShardKind[ShardCommand]:
-    """The kind of the inventory's shards."""
+    """The shard kind of the inventory."""
     rows = RowKind(changes, checkpoint_records, has_memory=True)
     return ShardKind(INVENTORY_STREAM, InventoryShard, rows)

@@ -33,18 +33,18 @@ __all__ = ["Done", "InventoryQueues", "InventoryShards", "OwnRecords"]
 T = TypeVar("T")
 
 OwnRecords = Callable[[UUID, int, OwnRetention | None, Callable[[Any], None]], None]
-"""Tells the records of a topic, by its lasting id, its namespace, and what the topic says itself of its retention."""
+"""Sets the namespace and the own retention of a topic's records, by the topic's lasting id."""
 
 Done = Callable[[Any], None]
-"""Gets the response, or why there is none."""
+"""Gets the response, or the error."""
 
-_STEPS_AT_ONCE: Final = 500  # before others get their turn: some milliseconds
+_STEPS_AT_ONCE: Final = 500  # before other work can run: some milliseconds
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
 
 
 class _WaitingSteps(NamedTuple):
-    """Steps that wait for those that a shard takes now, and the names and topics that they are about."""
+    """Steps that wait for a shard's present batch, and the names and topics that they concern."""
 
     steps: Sequence[ChangeStep]
     subjects: frozenset[Hashable]
@@ -59,14 +59,14 @@ class InventoryQueues:
 
     @property
     def ready(self) -> bool:
-        """Whether it is there."""
+        """Whether the queue space exists."""
         return self._streams.find(INVENTORY_QUEUES) is not None
 
 
 class _Patient(Generic[T]):
-    """Takes an answer; asks again a little later where that is that a shard is being loaded."""
+    """Takes a response; sends the request again a little later while the shard is loading."""
 
-    # Not a function that knows itself: such a cycle would wait for the garbage collection, of each command.
+    # A class, because a recursive closure would be a reference cycle for the garbage collector, one per command.
     __slots__ = ("_ask", "_done", "_shards", "_until_ms")
 
     def __init__(
@@ -89,7 +89,7 @@ class _Patient(Generic[T]):
 
 
 class InventoryShards:
-    """All shards there are, here. Until the first tenant is made there are none, and nothing is in them."""
+    """All shards of the inventory, on this node. Before the first tenant is created there are none."""
 
     def __init__(self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines) -> None:
         self._streams = streams
@@ -102,22 +102,22 @@ class InventoryShards:
         self.own_records: OwnRecords = lambda _, __, ___, done: done(None)
 
     alone = True
-    """Whether no other node has any."""
+    """Whether this node has all shards."""
 
     @property
     def ready(self) -> bool:
-        """Whether the stream is there."""
+        """Whether the stream exists."""
         return self._streams.find(INVENTORY_STREAM) is not None
 
     @property
     def count(self) -> int:
-        """How many shards there are."""
+        """The number of shards."""
         stream = self._streams.find(INVENTORY_STREAM)
         return 0 if stream is None else len(stream.partitions)
 
     @property
     def inventory_id(self) -> UUID:
-        """What the ids of topics are made with."""
+        """The id of the inventory, from which topic ids are made."""
         return self._streams.get(INVENTORY_STREAM).id
 
     def shard_of(self, namespace: int, name: bytes) -> int:
@@ -125,9 +125,9 @@ class InventoryShards:
         return shard_of(namespace, name, self.count)
 
     def submit(self, shard: int, command: ShardCommand, done: Done) -> None:
-        """`done` gets the response once what the command came to is durable and in the rows, or an error.
+        """`done` gets the response once the command's records are durable and in the rows, or an error.
 
-        Asked again while the shard is being loaded: what is refused with that was not done.
+        The command is sent again while the shard is loading: CoordinatorLoading means that it had no effect.
         """
         if isinstance(command, ChangeStep):
             self.submit_steps(shard, (command,), lambda answers: done(answers[0]))
@@ -135,7 +135,7 @@ class InventoryShards:
             self._submit(shard, command, done)
 
     def submit_steps(self, shard: int, steps: Sequence[ChangeStep], done: Callable[[Sequence[Any]], None]) -> None:
-        """`done` gets the response to each step, or why it is refused. No two are about the same name or topic."""
+        """`done` gets the response to each step, or its refusal. No two steps may concern the same name or topic."""
         subjects = frozenset(subject for step in steps for subject in subjects_of(step))
         self._steps[shard].append(_WaitingSteps(steps, subjects, done))
         if shard not in self._busy:
@@ -148,7 +148,7 @@ class InventoryShards:
         self._patiently(partial(self._runtime.submit, INVENTORY_STREAM, shard, command), answered)
 
     def _take_steps(self, shard: int) -> None:
-        """Take the steps that have come to a shard while it took those before, together."""
+        """Submit the steps that arrived during the previous batch, together."""
         waiting, self._steps[shard] = self._steps[shard], []
         taken, steps, subjects = list[_WaitingSteps](), list[ChangeStep](), set[Hashable]()
         for one in waiting:
@@ -165,7 +165,7 @@ class InventoryShards:
             answers = [answer] * len(steps) if isinstance(answer, DuramenError) else answer
             at = 0
             for one in taken:
-                one.done(answers[at : at + len(one.steps)])  # which may have taken its next steps
+                one.done(answers[at : at + len(one.steps)])  # the callback may submit its next steps
                 at += len(one.steps)
             self._busy.discard(shard)
             if self._steps[shard]:
@@ -174,15 +174,15 @@ class InventoryShards:
         self._submit(shard, StepsTogether(steps), answered)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do something after so many milliseconds."""
+        """Run an action after a delay."""
         self._deadlines.at(self._clock.monotonic_ms() + delay_ms, action)
 
     def beside(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Have a job done beside the event loop."""
+        """Run a job off the event loop."""
         self._runtime.beside(job, done)
 
     def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
-        """`done` gets what `query` finds; asked again while shards are being loaded."""
+        """`done` gets the result of `query`, which runs again while shards are loading."""
 
         def ask(answered: Callable[[T | DuramenError], None]) -> None:
             try:
@@ -197,7 +197,7 @@ class InventoryShards:
         ask(_Patient(self, ask, done, self._clock.monotonic_ms() + _PATIENCE_MS))
 
     def goes_on(self, until_ms: int) -> bool:
-        """Whether it is not that late yet."""
+        """Whether the deadline has not passed yet."""
         return self._clock.monotonic_ms() < until_ms
 
     # -- what is there ------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class InventoryShards:
         return shard.directory
 
     def place(self, shard: int) -> tuple[int, int]:
-        """How far a shard is, as far as is known: the epoch in which it is led, and the first offset that it lacks."""
+        """The known position of a shard: its leader epoch, and the first offset that is not applied."""
         return 0, self.applied_offset(shard)
 
     def loaded(self) -> Iterator[InventoryShard]:
@@ -229,14 +229,14 @@ class InventoryShards:
                 yield shard
 
     def known_directory(self) -> Directory | None:
-        """Tenants and namespaces as this node knows them, without asking; None: it does not."""
+        """Tenants and namespaces as known on this node, without a request; None if unknown."""
         try:
             return self.directory()
         except DuramenError:
             return None
 
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Done) -> None:
-        """Tell the records of a topic where it belongs; `done` gets an error where that is not known to be done."""
+        """Set the namespace of a topic's records; `done` gets an error unless that is confirmed."""
         self.own_records(topic_id(self.inventory_id, key), namespace, own, done)
 
     def log(self, shard: int) -> Log:
@@ -244,22 +244,22 @@ class InventoryShards:
         return self._streams.get(INVENTORY_STREAM).partitions[shard].log
 
     def applied_offset(self, shard: int) -> int:
-        """The first offset of which nothing is in the rows of a shard; -1 where they cannot be read now."""
+        """The first offset that is not applied to a shard's rows; -1 if they cannot be read now."""
         return self._runtime.applied_offset(INVENTORY_STREAM, shard)
 
     def position(self) -> str:
-        """How far the rows of each shard are: the first offsets that they do not have."""
+        """The positions of the rows of all shards: the first offsets that are not applied."""
         return ",".join(str(self._runtime.applied_offset(INVENTORY_STREAM, shard)) for shard in range(self.count))
 
     def see(self, position: str) -> None:
-        """Read no older state from here on than one that an answer came with. Raises RequestInvalid.
+        """From now on read no state older than the position of a response. Raises RequestInvalid.
 
-        On a node that is alone there is none.
+        A standalone node has no older state.
         """
         split_position(position)
 
     def each_rows(self) -> list[StateRows]:
-        """The rows of each shard by itself. Raises as `rows`."""
+        """The rows of each shard. Raises like `rows`."""
         shards = range(self.count)
         for shard in shards:
             self._runtime.check(INVENTORY_STREAM, shard)

@@ -40,14 +40,14 @@ _PACE: Final = RetryPace(5_000, 20, 500)
 
 
 def page_of(shard: LeaseShard, stream_id: StreamId, after: tuple[int, str], limit: int, now_ms: int) -> LeasesFound:
-    """Open leases in the order in which they were opened, behind that place."""
+    """Open leases in the order of their opening, after that place."""
     places = sorted((lease.opened_ms, lease.lease_id, lease) for lease in shard.all(stream_id, now_ms))
     behind = [lease for opened_ms, lease_id, lease in places if (opened_ms, lease_id) > after]
     return LeasesFound(tuple(LeaseRow.of(lease) for lease in behind[:limit]), len(behind) > limit)
 
 
 class LeaseCoordinator:
-    """Answers where this node leads the partition of leases."""
+    """Serves lease requests on the leader of the partition of leases."""
 
     def __init__(
         self, runtime: Runtime, caller: Caller, leader: Callable[[PartitionId], KnownLeader], clock: Clock
@@ -56,7 +56,7 @@ class LeaseCoordinator:
         self._caller = caller
         self._leader = leader
         self._clock = clock
-        self._asked: dict[tuple[bytes, int], int] = {}  # the newest leader epochs in which leaders have asked
+        self._asked: dict[tuple[bytes, int], int] = {}  # the newest leader epoch of each asking leader
         caller.server.handle(ASK_LEASE, self._ask)
         caller.server.handle(FIND_HELD, self._find)
 
@@ -107,7 +107,7 @@ class LeaseCoordinator:
         self._submit(OpenLease(stream_id, lease), stored)
 
     def _hold(self, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
-        """Have each leader hold the snapshot; one that another has followed meanwhile does not count."""
+        """Make each leader hold the snapshot; a leader that has been replaced meanwhile does not count."""
         waiting, refusals = len(lease.positions), list[DuramenError]()
 
         def held(outcome: SnapshotHeld | DuramenError) -> None:

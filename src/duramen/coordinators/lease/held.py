@@ -42,7 +42,7 @@ class _Answered(NamedTuple):
 
 class _Held(NamedTuple):
     position: int
-    before: int  # an answer that is asked for as this one, or later, has it
+    before: int  # a response to this request, or a later one, includes it
 
 
 class HeldPositions:
@@ -52,7 +52,7 @@ class HeldPositions:
         self, streams: BrokerStreams, views: KeyedViews, caller: Caller, clock: Clock,
         coordinator: Callable[[], KnownLeader | None],
     ) -> None:  # fmt: skip
-        """`coordinator` is who leads the partition of leases; None where there is none, and so no leases."""
+        """`coordinator` returns the leader of the partition of leases; None if it does not exist, so no leases."""
         self._streams = streams
         self._views = views
         self._caller = caller
@@ -67,7 +67,7 @@ class HeldPositions:
         caller.server.handle(HOLD_SNAPSHOT, self._hold)
 
     def oldest(self, stream_id: StreamId, index: int) -> int | None:
-        """The oldest position that is held in a partition; 0 while that is not known, None where none is."""
+        """The oldest position held in a partition; 0 while that is unknown, None if none is held."""
         key, partition = (stream_id, index), self._partition(stream_id, index)
         coordinator = self._coordinator()
         held = [one.position for one in self._held.get(key, ())]

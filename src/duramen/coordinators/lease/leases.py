@@ -38,11 +38,11 @@ def _make(_: int) -> CoordinatorShard[Command]:
 
 
 LEASES: Final = ShardKind(LEASES_STREAM, _make)
-"""The kind of coordinator that keeps leases, in one partition."""
+"""The shard kind of leases, in one partition."""
 
 
 class SnapshotLeases:
-    """Without `use` there are none. On a cluster `join` says how the node that coordinates them is asked."""
+    """Before `use` there are no leases. On a cluster `join` sets the way to their coordinator."""
 
     def __init__(self, streams: BrokerStreams, clock: Clock) -> None:
         self._streams = streams
@@ -53,16 +53,16 @@ class SnapshotLeases:
         self._held: HeldPositions | None = None
 
     def join(self, remote: "RemoteLeases", held: HeldPositions) -> None:
-        """The node is one of a cluster."""
+        """The node is part of a cluster."""
         self._remote, self._held = remote, held
 
     def use(self, runtime: Runtime, ensure: Ensure) -> None:
-        """Have leases kept by `runtime`, which has to know the kind LEASES, in the stream that `ensure` makes."""
+        """Store leases through `runtime`, which must have the kind LEASES, in the stream that `ensure` creates."""
         self._runtime, self._ensure = runtime, ensure
 
     @property
     def ready(self) -> bool:
-        """Whether the stream is there."""
+        """Whether the stream exists."""
         return self._streams.find(LEASES_STREAM) is not None
 
     def _shard(self) -> LeaseShard | None:
@@ -70,7 +70,7 @@ class SnapshotLeases:
         return found
 
     def when_known(self, done: Callable[[DuramenError | None], None]) -> None:
-        """`done` once it is known which leases there are, or with why that cannot be known."""
+        """Calls `done` once the leases are loaded, or with the reason why they cannot be."""
         if self._runtime is None:
             done(None)
         else:
@@ -79,7 +79,7 @@ class SnapshotLeases:
     # -- what is there ------------------------------------------------------------------------------
 
     def oldest(self, stream_id: StreamId, partition: int) -> int | None:
-        """The oldest position that a lease holds; 0 while that is not known, None where none does."""
+        """The oldest position that a lease holds; 0 while that is unknown, None if none is held."""
         if self._held is not None:
             return self._held.oldest(stream_id, partition)
         if not self.ready:
@@ -111,7 +111,7 @@ class SnapshotLeases:
             self._once_known(lambda: self.get(stream, lease_id), done)
 
     def page(self, stream: Stream, after: tuple[int, str], limit: int, done: Done) -> None:
-        """`done` gets LeasesFound: open leases in the order in which they were opened."""
+        """`done` gets LeasesFound: open leases in the order of their opening."""
         if self._remote is not None and self.ready:
             self._remote.ask(AskLease("list", stream.id.bytes, after=after, limit=limit), done)
         else:
@@ -134,10 +134,10 @@ class SnapshotLeases:
         self, stream: Stream, lease_id: str, positions: Mapping[int, int], done: Done,
         epochs: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
-        """Hold a snapshot open from now on; `done` gets the lease once it is on disk.
+        """Hold a snapshot open from now on; `done` gets the lease once it is durable.
 
-        On a node that is alone the caller sees to it that S0 does not pass the snapshot meanwhile; on a cluster the
-        leaders of the partitions refuse it where it does. `epochs` are those of the records before the positions.
+        On a standalone node the caller keeps S0 from passing the snapshot meanwhile; on a cluster the leaders of the
+        partitions refuse a snapshot that S0 has passed. `epochs` are those of the records before the positions.
         """
         now_ms = self._clock.wall_ms()
         expires_ms = now_ms + _lease_ms(stream)
@@ -159,7 +159,7 @@ class SnapshotLeases:
             self._ensure(ensured)
 
     def renew(self, stream: Stream, lease_id: str, done: Done) -> None:
-        """Hold it open for `snapshot.lease.ms` from now on; `done` gets the lease."""
+        """Extend a lease to `snapshot.lease.ms` from now; `done` gets the lease."""
         lease_ms = _lease_ms(stream)
         if self._remote is not None and self.ready:
             self._remote.ask(AskLease("renew", stream.id.bytes, lease_id, lease_ms), _one(done))
@@ -167,7 +167,7 @@ class SnapshotLeases:
             self._change(stream, lease_id, RenewLease(stream.id, lease_id, lease_ms), done)
 
     def close(self, stream: Stream, lease_id: str, done: Done) -> None:
-        """Hold it no longer."""
+        """Close a lease."""
         if self._remote is not None and self.ready:
             self._remote.ask(AskLease("close", stream.id.bytes, lease_id), _one(done))
         else:
@@ -197,11 +197,11 @@ class SnapshotLeases:
         self.when_known(loaded)
 
     def happened(self, event: Event | None) -> None:
-        """An event of the metadata has taken effect: of a stream that is not keyed any more nothing is held."""
+        """A metadata event is applied: leases of a stream that is no longer keyed end."""
         if not self.ready or not isinstance(event, StreamDeleted | StreamConfigured):
             return
         if self._remote is not None and self._shard() is None:
-            return  # the node that coordinates them sees to it
+            return  # the coordinator's node ends them
         stream_id = StreamId(event.id)
         stream = self._streams.find_id(stream_id)
         if stream is None or not stream.keyed:
@@ -211,14 +211,14 @@ class SnapshotLeases:
 
 
 class RemoteLeases:
-    """Asks the coordinator of leases, whichever node it is."""
+    """Sends requests to the coordinator of leases, on any node."""
 
     def __init__(self, caller: Caller, coordinator: Callable[[], KnownLeader | None]) -> None:
         self._caller = caller
         self._coordinator = coordinator
 
     def ask(self, request: AskLease, done: Done) -> None:
-        """`done` gets LeasesFound, or the error; NotCoordinator where nobody coordinates them for too long."""
+        """`done` gets LeasesFound, or the error; NotCoordinator if there is no coordinator for too long."""
         Retrying(
             partial(self._attempt, request), self._leader, _PACE, self._caller.clock, self._caller.deadlines,
             lambda outcome: done(unasked_as(NotCoordinator, outcome)), idempotent=True,
@@ -235,7 +235,7 @@ class RemoteLeases:
 
 
 def _one(done: Done) -> Done:
-    """Who waits for one lease gets it; None where it is closed."""
+    """A callback that gets the single lease of a response; None if it is closed."""
 
     def found(outcome: LeasesFound | DuramenError) -> None:
         if isinstance(outcome, DuramenError):
@@ -251,7 +251,7 @@ def _lease_ms(stream: Stream) -> int:
 
 
 def position_of(stream: Stream, index: int, lease: Lease) -> int:
-    """The position of a lease in a partition. Raises StreamNotFound, or SnapshotCut where records of it are gone."""
+    """The position of a lease in a partition. Raises StreamNotFound, or SnapshotCut if records of it were truncated."""
     position = lease.positions.get(index)
     if position is None:
         raise StreamNotFound(f"the snapshot of the lease {lease.lease_id} has no partition {index}")

@@ -17,7 +17,7 @@ LEASES_CONFIG: Final = {"cleanup.policy": "compact", "durability": "sync", "segm
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
-    """`partitions`: partition, position, leader epoch of the record before it."""
+    """`partitions`: partition, position, leader epoch of the record before the position."""
 
     stream: UUID
     expires_ms: int
@@ -27,7 +27,7 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
 
 class StoredLease(msgspec.Struct, frozen=True):
-    """A lease of a stream, that is open or has expired."""
+    """A lease of a stream, open or expired."""
 
     stream_id: StreamId
     lease: Lease
@@ -35,7 +35,7 @@ class StoredLease(msgspec.Struct, frozen=True):
 
 
 def encode_lease(stored: StoredLease) -> tuple[bytes, bytes]:
-    """Key and value of the record. Of a lease that has expired only that is kept."""
+    """Key and value of the record. An expired lease has only its expiry."""
     lease = stored.lease
     partitions = [(index, position, lease.epochs.get(index, -1)) for index, position in lease.positions.items()]
     value = _Value(
@@ -45,7 +45,7 @@ def encode_lease(stored: StoredLease) -> tuple[bytes, bytes]:
 
 
 def decode_lease(record: DecodedRecord) -> StoredLease | None:
-    """What a record says; None: it is over. Raises BatchCorrupt."""
+    """The lease in a record; None for a tombstone. Raises BatchCorrupt."""
     if record.value is None:
         return None
     try:

@@ -20,7 +20,7 @@ _WITHIN_MS: Final = 10_000
 
 
 class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
-    """A lease. `positions`: partition, position, leader epoch of the record before it."""
+    """A lease. `positions`: partition, position, leader epoch of the record before the position."""
 
     lease_id: str
     positions: tuple[tuple[_Count, _Count, _Epoch], ...]
@@ -29,7 +29,7 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, lease: Lease) -> "LeaseRow":
-        """A lease as another node is told of it."""
+        """The row of a lease, for other nodes."""
         positions = [(index, position, lease.epochs.get(index, -1)) for index, position in lease.positions.items()]
         return cls(lease.lease_id, tuple(positions), lease.expires_ms, lease.opened_ms)
 
@@ -41,9 +41,9 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AskLease(msgspec.Struct, frozen=True, array_like=True):
-    """The coordinator of leases is to open one, renew or close it, show it, or list those of a stream.
+    """Ask the coordinator of leases to open, renew, close or show one, or to list those of a stream.
 
-    `lease` is the one to open. Of a list come at most `limit` leases behind that opened at `after` with that id.
+    `lease` is the one to open. A list has at most `limit` leases after the one opened at `after` with that id.
     """
 
     what: Literal["open", "renew", "close", "get", "list"]
@@ -56,26 +56,26 @@ class AskLease(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeasesFound(msgspec.Struct, frozen=True, array_like=True):
-    """The lease that was meant, or those of a list; `more` says whether the list goes on."""
+    """The requested lease, or those of a list; `more`: the list continues."""
 
     leases: tuple[LeaseRow, ...]
     more: bool = False
 
 
 class FindHeld(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of partitions (stream, partition, leader epoch) asks which snapshots leases hold there."""
+    """The leader of partitions (stream, partition, leader epoch) asks for the snapshots that leases hold there."""
 
     partitions: tuple[tuple[_StreamKey, _Count, int], ...]
 
 
 class HeldSnapshots(msgspec.Struct, frozen=True, array_like=True):
-    """For each partition the oldest position that is held; None where none is."""
+    """For each partition the oldest held position; None if none is held."""
 
     oldest: tuple[int | None, ...]
 
 
 class HoldSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The coordinator has stored a lease: the leader of a partition is to open its snapshot from here on.
+    """The coordinator has stored a lease: the leader of a partition must hold its snapshot from now on.
 
     `epoch` is the leader epoch of the record before the position.
     """
@@ -87,7 +87,7 @@ class HoldSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotHeld(msgspec.Struct, frozen=True, array_like=True):
-    """S0 does not pass the position as long as a leader of this epoch leads."""
+    """S0 does not pass the position while a leader of this epoch leads."""
 
     leader_epoch: int
 

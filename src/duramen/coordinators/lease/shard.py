@@ -1,4 +1,4 @@
-"""Leases on snapshots as a coordinator's shard: opened, renewed, closed, and expired by the clock. Pure.
+"""Leases on snapshots as a coordinator shard: opened, renewed, closed, and expired by the clock. Pure.
 
 An expired lease is remembered for a day, so that a client that returns with it learns when it expired; if there are too
 many, it is forgotten at once.
@@ -18,12 +18,12 @@ from duramen.keyed.leases import Lease, Leases
 __all__ = ["REMEMBERED_MS", "CloseLease", "Command", "EndLeases", "LeaseShard", "OpenLease", "RenewLease"]
 
 REMEMBERED_MS: Final = 86_400_000
-"""So long it is known that a lease has expired."""
+"""The period for which an expired lease is remembered."""
 
 _MOST: Final = 100_000
 _AT_ONCE: Final = 1000
 _AGAIN_MS: Final = 1000
-"""After so long what is due is asked for again, where it could not be stored."""
+"""The delay before a failed write of expiries is tried again."""
 
 
 class OpenLease(NamedTuple):
@@ -34,7 +34,7 @@ class OpenLease(NamedTuple):
 
 
 class RenewLease(NamedTuple):
-    """Hold it open for `lease_ms` from now on, or for longer where that was so. The response is the lease."""
+    """Extend a lease to `lease_ms` from now, never shorten it. The response is the lease."""
 
     stream_id: StreamId
     lease_id: str
@@ -42,14 +42,14 @@ class RenewLease(NamedTuple):
 
 
 class CloseLease(NamedTuple):
-    """Hold it no longer."""
+    """Close a lease."""
 
     stream_id: StreamId
     lease_id: str
 
 
 class EndLeases(NamedTuple):
-    """Hold nothing of a stream any longer, and forget its leases."""
+    """Close all leases of a stream, and forget them."""
 
     stream_id: StreamId
 
@@ -89,11 +89,11 @@ class LeaseShard:
         return [lease for lease in self._leases(stream_id).all() if lease.expires_ms > now_ms]
 
     def oldest(self, stream_id: StreamId, partition: int) -> int | None:
-        """The oldest position of a partition that is held; None where none is."""
+        """The oldest held position of a partition; None if none is held."""
         return self._leases(stream_id).oldest(partition)
 
     def knows(self, stream_id: StreamId) -> bool:
-        """Whether there are leases of the stream, or were a day ago."""
+        """Whether the stream has leases, or had some within the last day."""
         return stream_id in self._by_stream
 
     # -- deciding -----------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class LeaseShard:
     def _expire(self, stream_id: StreamId, lease_id: str, now_ms: int) -> Decision:
         lease = self._leases(stream_id).find(lease_id)
         if lease is None or lease.expires_ms > now_ms:
-            return _NOTHING  # it was closed, renewed or expired meanwhile
+            return _NOTHING  # the lease was closed, renewed or expired meanwhile
         if len(self._stream_of) > 2 * self._most:
             return Decision([(lease_id.encode(), None)], None)
         return Decision([encode_lease(StoredLease(stream_id, lease, expired=True))], None)

@@ -42,7 +42,7 @@ _SPACES: Final = 1000
 _MOST_DUE: Final = 1000
 _AGAIN_MS: Final = 1000
 _LATE_MS: Final = 60_000
-"""A row of the time index is that old at most when it is written: for so long the index is looked through again."""
+"""The largest delay of a row of the time index at its write: scans of the index go back by this period."""
 _FOREVER_MS: Final = (1 << 62) - 1
 _DUE: Final = "due"
 
@@ -54,17 +54,16 @@ def hash_of(space: UUID) -> HashName:
 
 
 class QueueOutcome(NamedTuple):
-    """What a command has come to: where its first record is if it was made before, and what of it was refused."""
+    """The outcome of a command: the place of its first record if it is a duplicate, and its refused parts."""
 
     made_before: Position | None = None
     refused: Mapping[int, DuramenError] = {}
 
 
 class QueueShard(CoordinatorShard[QueueCommand]):
-    """Entries are put in without a turn; what changes others of a queue is decided one after the other.
+    """Puts do not take turns; commands that change other entries of a queue run one after the other.
 
-    Requests with the same id take turns too. In memory are leases, those who wait for entries, and how much is in
-    queues that are bounded.
+    Requests with the same id take turns too. Memory has leases, waiting requests, and the sizes of bounded queues.
     """
 
     def __init__(self) -> None:
@@ -73,10 +72,10 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.sweep = RetentionSweep()
         self.owned = OwnedSweep()
         self.usage = OwnerChanges()
-        self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: that of the name, that of the state
+        self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: the name's, the state's
         self._numbers = 0
-        self._due_ms: int | None = None  # when the time index has something
-        self._due_since_ms = 0  # nothing older is in it
+        self._due_ms: int | None = None  # the next time in the time index
+        self._due_since_ms = 0  # the index has no older times
 
     def keys_of(self, command: QueueCommand) -> Collection[Hashable]:
         request = (
@@ -139,12 +138,12 @@ class QueueShard(CoordinatorShard[QueueCommand]):
     def due(self, now_ms: int) -> Iterable[QueueCommand]:
         found: list[QueueCommand] = [Expire(queue) for queue in self.leases.overdue(now_ms)]
         if self._due_ms is not None and self._due_ms <= now_ms:
-            self._due_ms = now_ms + _AGAIN_MS  # where it cannot be stored
+            self._due_ms = now_ms + _AGAIN_MS  # for a failed write
             found.append(Due())
         return found
 
     def _decide_due(self, rows: StateRows, now_ms: int) -> list[BatchInput]:
-        """Say up to when times are over; some of them where there are many."""
+        """The command that ends all times up to a moment; up to some of them if there are many."""
         since_ms, until_ms, count = max(0, self._due_since_ms - _LATE_MS), -1, 0
         for _, entry in due_entries(rows, since_ms, _FOREVER_MS):
             if entry.time_ms > now_ms or (count >= _MOST_DUE and entry.time_ms > until_ms):
@@ -162,7 +161,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
     # -- waiting ------------------------------------------------------------------------------------
 
     def wait(self, queue: bytes, action: Callable[[], None]) -> Callable[[], None]:
-        """Do `action` once, when something is put into a queue or taken back; returns what leaves it."""
+        """Call `action` once, when an entry is put into a queue or returned to it; the result cancels this."""
         self._numbers += 1
         number, keys = self._numbers, (name_key(queue), state_key(queue))
         for key in keys:
@@ -177,7 +176,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         return leave
 
     def changed(self, keys: Collection[bytes]) -> None:
-        """Rows were written: what was decided with them is so, and those waiting for one of them are called."""
+        """Rows were written: apply the decisions that made them, and call the requests that wait for one of them."""
         self.counts.written(keys)
         self.sweep.put()
         self.owned.written(keys)
@@ -221,6 +220,6 @@ def _make(_: int) -> CoordinatorShard[QueueCommand]:
 
 
 def queue_kind(checkpoint_records: int = 100_000) -> ShardKind[QueueCommand]:
-    """The kind of all queue spaces."""
+    """The shard kind of all queue spaces."""
     rows = BatchRowKind(_changes, QueueShard.changed, _keep_ms, checkpoint_records)
     return ShardKind("", _make, rows, stream_kind=QUEUES)

@@ -23,19 +23,19 @@ __all__ = ["ActiveShard", "AnswerDone", "OwnBatch", "TakeSteps", "Unloaded"]
 
 AnswerDone = Callable[[ShardAnswer | DuramenError], None]
 TakeSteps = Callable[[Iterator[None], Callable[[DuramenError | None], None]], None]
-"""Takes steps while no record is applied, then tells how they ended."""
+"""Runs steps during which no record is applied, then reports their outcome."""
 OwnBatch = Callable[[int, int, CommittedBatch], None]
-"""Called with the offsets at which a batch begins and ends, and what is in it."""
+"""Called with the first and the end offset of a batch, and its content."""
 Unloaded = Callable[[DuramenError], None]
 
 _BATCH_BYTES: Final = 256 << 10
 _MOST_COMMANDS: Final = 10_000
 _UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
-"""A record may be in the log, and count or not. On a node that is alone none counts whose storing has failed."""
+"""The record may be in the log, committed or not. On a standalone node a record that failed to be stored never is."""
 
 
 class _Pending:
-    """A command on its way."""
+    """A command in progress."""
 
     __slots__ = ("ahead", "command", "decision", "done", "keys", "place")
 
@@ -44,12 +44,12 @@ class _Pending:
         self.keys = keys
         self.done = done
         self.decision = Decision((), None)
-        self.place = 0  # of its first record in the batch
-        self.ahead = 0  # in the turns of how many of its keys others come first
+        self.place = 0  # the index of its first record in the batch
+        self.ahead = 0  # the number of its keys for which other commands come first
 
 
 class _Reader(NamedTuple):
-    """Waits until the state has what is below `at_least`."""
+    """Waits until the state has applied the log below `at_least`."""
 
     at_least: int
     act: Callable[[], None]
@@ -57,10 +57,10 @@ class _Reader(NamedTuple):
 
 
 class ActiveShard:
-    """Commands that come in one turn go into one batch.
+    """Commands of one turn of the event loop go into one batch.
 
-    It is loaded once all that earlier leaders have acknowledged is applied, and the shard has made of it what it keeps
-    in memory.
+    The shard is loaded once all records that earlier leaders acknowledged are applied, and its memory is rebuilt from
+    them.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class ActiveShard:
         self._soon = soon
         self._take_steps = take_steps
         self.own: OwnBatch = lambda *_: self.advanced(self._position, self._failed)
-        """Told of each batch of this shard's that is committed; it calls `advanced`."""
+        """Receives each committed batch of this shard; it calls `advanced`."""
         self.unloaded: Unloaded = lambda _: None
-        """Told why no commands are taken from here on, before the shard may be loaded again."""
+        """Receives the reason why no more commands are taken, before the shard may be loaded again."""
         self._target = partition.log.end_offset
         self._position = -1
         self._failed: DuramenError | None = None
-        self._commands = 0  # that wait or are under way
-        self._turns: dict[Hashable, deque[_Pending]] = {}  # who is decided or under way comes first
-        self._waiting: dict[_Pending, None] = {}  # those that others come before
+        self._commands = 0  # waiting or in progress
+        self._turns: dict[Hashable, deque[_Pending]] = {}  # the first of each key is decided or in progress
+        self._waiting: dict[_Pending, None] = {}  # those behind others in a turn
         self._batch: list[_Pending] = []
-        self._appended: deque[tuple[int, int, list[_Pending]]] = deque()  # by their offsets, and those behind
+        self._appended: deque[tuple[int, int, list[_Pending]]] = deque()  # by their first and end offsets
         self._on_their_way: dict[int, list[_Pending]] = {}
         self._numbers = 0
         self._readers: dict[int, _Reader] = {}
@@ -94,17 +94,17 @@ class ActiveShard:
         self._loads = 0
 
     def apply(self, record: DecodedRecord) -> None:
-        """A committed record, of this leadership or of an earlier one."""
+        """Apply a committed record, of this leadership or of an earlier one."""
         self.shard.apply(record)
 
     def check_loaded(self) -> None:
-        """Raise why the state says nothing: NotCoordinator, CoordinatorLoading, or why it cannot be read."""
+        """Raise the reason why the state cannot be used: NotCoordinator, CoordinatorLoading, or a read error."""
         self._check_leads()
         if not self.loaded:
             raise self._failed or CoordinatorLoading("the stored state is still being loaded")
 
     def check(self) -> None:
-        """Raise why no command is taken: what `check_loaded` does, or CoordinatorLoading where too many wait."""
+        """Raise the reason why no command is taken: as `check_loaded`, or CoordinatorLoading if too many wait."""
         self.check_loaded()
         if self._commands + len(self._readers) >= _MOST_COMMANDS:
             raise CoordinatorLoading(f"{_MOST_COMMANDS} commands wait already")
@@ -118,7 +118,7 @@ class ActiveShard:
             raise NotCoordinator(f"this node is not the coordinator: {error}") from None
 
     def submit(self, command: Any, done: AnswerDone) -> None:
-        """`done` gets the answer once what the command came to is applied, or why there is none."""
+        """`done` gets the response once the command's records are applied, or the error."""
         try:
             self.check()
         except DuramenError as error:
@@ -127,7 +127,7 @@ class ActiveShard:
             self._take(command, done)
 
     def submit_while_loading(self, command: Any, done: AnswerDone) -> None:
-        """As `submit`, also while the shard makes anew what it has in memory: for the shard itself."""
+        """Like `submit`, but also while the shard rebuilds its memory: for the shard itself."""
         if self._loading:
             self._take(command, done)
         else:
@@ -136,7 +136,7 @@ class ActiveShard:
     def _take(self, command: Any, done: AnswerDone) -> None:
         self._commands += 1
         pending = _Pending(command, frozenset(self.shard.keys_of(command)), done)
-        # In the turns of all its keys at once: of two commands the same one comes first everywhere.
+        # It takes its turn for all its keys at once: two commands have the same order for every key.
         for key in pending.keys:
             turn = self._turns.setdefault(key, deque())
             pending.ahead += bool(turn)
@@ -147,11 +147,11 @@ class ActiveShard:
             self._decide(pending)
 
     def begin(self, command: Any, done: AnswerDone) -> None:
-        """As `submit`; an answer that comes earlier says that the records stand before what is appended later."""
+        """Like `submit`; an earlier response means that the records come before all later appends."""
         self.submit(command, done)
 
     def read(self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]) -> None:
-        """Do `act` once the state has what is below `at_least`, or `refuse`."""
+        """Call `act` once the state has applied the log below `at_least`, or `refuse`."""
         try:
             self.check()
         except DuramenError as error:
@@ -172,7 +172,7 @@ class ActiveShard:
         if pending.decision.together is not None:
             raise AssertionError("what has replicas goes into the log alone")
         if pending.decision.records and pending.decision.producer is not None:
-            # Into the log at once: before whatever ends the transaction.
+            # Append at once: the records must come before the end of the transaction.
             self._flush()
             self._batch.append(pending)
             self._flush()
@@ -181,7 +181,7 @@ class ActiveShard:
             if len(self._batch) == 1:
                 self._soon(self._flush)
         else:
-            # What it was decided on has been applied, and was committed by then.
+            # The state of the decision was committed, and has been applied by now.
             self._answer(pending, ShardAnswer(pending.decision.response, 0))
 
     def _flush(self) -> None:
@@ -189,7 +189,7 @@ class ActiveShard:
         now_ms, some, size, new = self._clock.wall_ms(), list[_Pending](), 0, list[BatchInput]()
         for pending in batch:
             if loads != self._loads:
-                # What came before could not be stored: this was decided on a state that is read anew.
+                # An earlier write failed: this decision used a state that is reloaded.
                 self._end_of(pending, CoordinatorLoading("the stored state was reloaded meanwhile"))
                 continue
             some.append(pending)
@@ -219,7 +219,7 @@ class ActiveShard:
     ) -> None:  # fmt: skip
         some = self._on_their_way.pop(number, None)
         if some is None:
-            return  # they were answered when the leadership ended, or when others became uncertain
+            return  # they got their response when the leadership ended, or when other writes became uncertain
         if error is None:
             end_offset = base_offset + len(new)
             self._appended.append((base_offset, end_offset, some))
@@ -239,7 +239,7 @@ class ActiveShard:
     # -- from the log to the answer -----------------------------------------------------------------
 
     def advanced(self, position: int, failed: DuramenError | None = None) -> None:
-        """The state has what is below `position`; `failed`: it does not come any further for some time."""
+        """The state has applied the log below `position`; `failed`: it has not advanced for some time."""
         self._position, self._failed = position, failed
         if self._over is not None:
             return
@@ -250,7 +250,7 @@ class ActiveShard:
                 answer = ShardAnswer(pending.decision.response, end_offset, base_offset + pending.place)
                 self._answer(pending, answer)
         for number in [number for number, reader in self._readers.items() if reader.at_least <= self._position]:
-            # One that finds the rows damaged has the others refused.
+            # A reader that finds damaged rows makes the others fail.
             reader = self._readers.pop(number, None)
             if reader is not None:
                 reader.act()
@@ -273,14 +273,14 @@ class ActiveShard:
             self._loading, self.loaded = False, error is None
 
     def _is_over(self, loads: int) -> bool:
-        """Whether the leadership has ended, or what is stored is read anew."""
+        """Whether the leadership has ended, or the state is reloaded."""
         return self._over is not None or loads != self._loads
 
     def _answer(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
         for key in pending.keys:
             turn = self._turns.get(key)
             if turn is None or turn[0] is not pending:
-                continue  # all that waited were refused
+                continue  # all waiting commands were refused
             turn.popleft()
             if not turn:
                 del self._turns[key]
@@ -304,7 +304,7 @@ class ActiveShard:
     # -- the end ------------------------------------------------------------------------------------
 
     def reload(self, error: DuramenError) -> None:
-        """Take no command until all that is in the log by now is known to count or not, and applied."""
+        """Take no commands until every record in the log is either committed and applied, or discarded."""
         self._stop(error)
         self._refuse(error)
         self._soon(self._load_again)
@@ -316,7 +316,7 @@ class ActiveShard:
         self.unloaded(error)
 
     def suspend(self, error: DuramenError) -> None:
-        """As `reload`, of a state that is another, until `advanced` says where."""
+        """Like `reload`, for a replaced state, until `advanced` reports its position."""
         self._position = -1
         self.reload(error)
 
@@ -324,13 +324,13 @@ class ActiveShard:
         self.advanced(self._position, self._failed)
 
     def end(self, error: DuramenError) -> None:
-        """Another node may lead the partition from here on."""
+        """Another node may lead the partition from now on."""
         self._over = error
         self.unloaded(error)
         self._refuse(error)
 
     def _refuse(self, error: DuramenError) -> None:
-        """What waits hears `error`; what may be in the log is not known to be there."""
+        """Fail waiting commands with `error`; the outcome of appended ones is unknown."""
         waiting = [*self._waiting, *self._batch]
         under_way = [one for some in self._on_their_way.values() for one in some]
         under_way += [one for _, _, some in self._appended for one in some]

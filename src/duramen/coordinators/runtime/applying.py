@@ -1,4 +1,4 @@
-"""Reads a partition's committed and locally synced records piece by piece and applies them to a state."""
+"""Reads a partition's committed and locally synced records in pieces and applies them to a state."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,21 +24,21 @@ Done = Callable[[DuramenError | None], None]
 
 
 class ShardState(Protocol):
-    """A state and how far it is."""
+    """A state and its position."""
 
     @property
     def available(self) -> bool:
-        """Whether the state can be used now; whoever makes it so calls `Applier.again`."""
+        """Whether the state can be used now; the component that makes it available calls `Applier.again`."""
 
     def position(self, log: Log) -> int:
-        """The first offset that it has not applied."""
+        """The first offset that is not applied."""
 
     def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
-        """Apply whole batches, which may begin before the position; what is below `next_offset` is in them."""
+        """Apply whole batches, which may start before the position and have all records below `next_offset`."""
 
 
 class Retry:
-    """Something is tried again until it goes well, later and later."""
+    """Retries until success, with growing delays."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines, again: Callable[[], None]) -> None:
         self._clock = clock
@@ -50,29 +50,29 @@ class Retry:
 
     @property
     def waits(self) -> bool:
-        """Whether it has failed, and the time for the next try has not come."""
+        """Whether it has failed and the next try is not due."""
         return self._due_ms is not None
 
     @property
     def error(self) -> DuramenError | None:
-        """Why it does not go well, once that is so for some time."""
+        """The error, once it has persisted for some time."""
         return self._error if self._failures >= _TRIES else None
 
     def failed(self, error: DuramenError) -> None:
-        """Try again later."""
+        """Schedule the next try."""
         self._error = error
         self._failures += 1
-        # Beyond some failures the wait is the longest one.
+        # After some failures the delay is the longest one.
         delay_ms = min(_FIRST_RETRY_MS << min(self._failures, 10), _LAST_RETRY_MS)
         self._due_ms = self._clock.monotonic_ms() + delay_ms
         self._alarm.move(self._due_ms)
 
     def went_well(self) -> None:
-        """The next failure is a first one."""
+        """Reset the delay."""
         self._failures, self._error = 0, None
 
     def end(self) -> None:
-        """Do not try again."""
+        """Cancel the next try."""
         self._due_ms = None
         self._alarm.move(None)
 
@@ -87,10 +87,10 @@ class Retry:
 
 
 class Applier:
-    """Brings `state` to what is committed whenever that is more. `advanced` is called when it is further, or failed.
+    """Applies newly committed records to `state`. `advanced` is called after progress or a failure.
 
-    What fails is tried again; `retry.error` says so of what fails for some time. With `lost` what is damaged in the
-    log is not: it is told of it, and what is behind is applied.
+    Failures are retried; `retry.error` has one that persists. With `lost`, damaged records of the log do not stop it:
+    `lost` receives them, and the records after them are applied.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Applier:
         self._state = state
         self._advanced = advanced
         self._lost = lost
-        self._piece_bytes = _PIECE_BYTES  # a batch at a time round damage, so that nothing sound is lost with it
+        self._piece_bytes = _PIECE_BYTES  # one batch at a time around damage, so that no intact record is lost with it
         self._steps: tuple[Iterator[None], Done] | None = None
         self._busy = False
         self._over = False
@@ -111,13 +111,13 @@ class Applier:
         self._wake(partition)
 
     def end(self) -> None:
-        """Apply nothing more."""
+        """Stop applying."""
         self._over = True
         self.retry.end()
         self._partition.waiting.pop(self._wake, None)
 
     def again(self) -> None:
-        """The state is another: begin where it is."""
+        """The state was replaced: continue at its position."""
         self._wake(self._partition)
 
     @property
@@ -126,7 +126,7 @@ class Applier:
         return self._steps is not None
 
     def take_steps(self, steps: Iterator[None], done: Done) -> None:
-        """Take steps, and apply nothing before their end. Those of an earlier call are left."""
+        """Run steps, and apply nothing before they end. Steps of an earlier call are dropped."""
         self._steps = steps, done
         self._wake(self._partition)
 
@@ -148,7 +148,7 @@ class Applier:
         end_offset = self._partition.committed_offset()
         position = self._state.position(log)
         if position < log.start_offset:
-            self._advanced()  # whoever keeps the state gets what the log has no more
+            self._advanced()  # the owner of the state fetches the records that the log no longer has
         if not log.start_offset <= position < end_offset:
             return
         self._busy = True
@@ -162,7 +162,7 @@ class Applier:
         elif plan is not None:
             read_slice(self._store, plan, partial(self._read, log, position, end_offset))
         elif self._lost is not None:
-            self._state.apply(log, [], end_offset, self._applied)  # there is nothing more in it that can be read
+            self._state.apply(log, [], end_offset, self._applied)  # the rest of the log cannot be read
         else:
             self._busy = False
 

@@ -12,7 +12,7 @@ __all__ = ["CommittedBatch", "decoded", "unapplied", "without_markers"]
 
 
 class CommittedBatch(NamedTuple):
-    """Records; `marker` is the type of the marker that ends the producer's transaction, None in other batches."""
+    """Records; `marker` is the type of the transaction marker, None in other batches."""
 
     records: list[DecodedRecord]
     producer_id: int = -1
@@ -21,7 +21,7 @@ class CommittedBatch(NamedTuple):
 
 
 def decoded(found: Iterable[bytes], offset: int, lost: OnDamage) -> list[CommittedBatch]:
-    """Batches from `offset` on; `lost` is told of records that cannot be decoded, which are left out."""
+    """Batches from `offset` on; `lost` receives records that cannot be decoded, which are skipped."""
     return [_decoded(batch, offset, lost) for batch in found]
 
 
@@ -46,5 +46,5 @@ def unapplied(found: Iterable[bytes], offset: int) -> Sequence[DecodedRecord]:
 
 
 def without_markers(found: Iterable[bytes]) -> list[bytes]:
-    """The batches that have records."""
+    """The batches without transaction markers."""
     return [batch for batch in found if not header(batch).attributes & CONTROL]

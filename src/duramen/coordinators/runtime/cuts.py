@@ -9,7 +9,7 @@ __all__ = ["LaterCuts"]
 
 
 class LaterCuts:
-    """Offsets below which a log may be cut, each some time after it was first known: what is below is older then."""
+    """Offsets below which a log may be truncated, each a delay after it was known: the records are older by then."""
 
     def __init__(self, clock: Clock, alarm: Alarm) -> None:
         self._clock = clock
@@ -18,11 +18,14 @@ class LaterCuts:
         self._due = 0
 
     def end(self) -> None:
-        """The log is gone."""
+        """The log is deleted."""
         self._alarm.move(None)
 
     def due(self, offset: int, step: int, keep_ms: int) -> int:
-        """Up to where a log may be cut now that may be cut up to `offset` later; steps are as large at least."""
+        """The offset up to which the log may be truncated now.
+
+        After `keep_ms` the log may be truncated up to `offset`. Steps have at least `step` records.
+        """
         now_ms = self._clock.monotonic_ms()
         if offset >= step + (self._known[-1][1] if self._known else self._due):
             self._known.append((now_ms, offset))

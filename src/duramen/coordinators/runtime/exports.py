@@ -17,12 +17,12 @@ __all__ = ["EXPORT_MS", "Exports"]
 T = TypeVar("T")
 
 EXPORT_MS: Final = 600_000
-"""An export is kept for so long after it was read last."""
+"""The period for which an export is kept after its last read."""
 _MOST: Final = 32
 
 
 class _Held(NamedTuple):
-    """A checkpoint that is open, and how far the states of all logs are in it."""
+    """An open checkpoint, and the positions of all logs' states in it."""
 
     name: str
     rows: ViewStore
@@ -30,7 +30,7 @@ class _Held(NamedTuple):
 
 
 class _Export:
-    """An export, when it was used last, and how many read it now."""
+    """An export, the time of its last use, and the number of its readers."""
 
     def __init__(self, held: _Held) -> None:
         self.held = held
@@ -40,12 +40,12 @@ class _Export:
 
 
 class Exports:
-    """The exports of a node. One that nobody reads expires, and the one read longest ago where there are too many."""
+    """The exports of a node. An unused one expires; if there are too many, the least recently used one ends."""
 
     def __init__(
         self, states: RowStates, worker: Worker, clock: Clock, deadlines: Deadlines, node_epoch: int
     ) -> None:  # fmt: skip
-        """`node_epoch` is another one after each start: no two exports have the same name."""
+        """`node_epoch` differs after each start: export names are unique."""
         self._node_epoch = node_epoch
         self._states = states
         self._worker = worker
@@ -55,7 +55,7 @@ class Exports:
         self._exports: dict[str, _Export] = {}
 
     def open(self, done: Callable[[str | DuramenError], None]) -> None:
-        """Keep the rows as they are; `done` gets the export's name, the newest one's where nothing has changed."""
+        """Export the present rows; `done` gets the export's name, the newest one's if nothing has changed."""
         newest = next(reversed(self._exports.values()), None)
         if newest is not None and self._states.unchanged(newest.held.stored):
             self._used(newest)
@@ -82,14 +82,14 @@ class Exports:
         self._states.run(hold, held)
 
     def position(self, name: str, log: Log) -> Position:
-        """How far the rows of a log are in an export. Raises ExportExpired."""
+        """The position of a log's rows in an export. Raises ExportExpired."""
         stored = self._find(name).held.stored.get(log.id, EMPTY)
         return Position(max(0, stored.leader_epoch), stored.offset)
 
     def read(
         self, name: str, log: Log, job: Callable[[StateRows], T], done: Callable[[T | DuramenError], None]
     ) -> None:
-        """`done` gets what `job` finds in the rows of a log, off the event loop. Raises ExportExpired."""
+        """`done` gets the result of `job` on the rows of a log, off the event loop. Raises ExportExpired."""
         export = self._find(name)
         stored = export.held.stored.get(log.id, EMPTY)
         rows = LogRows(export.held.rows, log.id, stored.generation)
@@ -108,7 +108,7 @@ class Exports:
         self._worker.submit("read", partial(job, rows), ended)
 
     def close(self, name: str) -> None:
-        """Nobody reads it any more."""
+        """The export is no longer read."""
         export = self._exports.pop(name, None)
         if export is not None:
             export.over = True
@@ -136,7 +136,7 @@ class Exports:
         self._move_alarm()
 
     def _release(self, export: _Export) -> None:
-        """Remove the checkpoint of an export that is over, once nobody reads it."""
+        """Remove the checkpoint of an ended export, once it has no readers."""
         if not export.over or export.reads:
             return
 

@@ -47,11 +47,11 @@ _ROWS: Final = b"\x02"
 _END: Final = b"\x03"
 _SWEPT_AT_ONCE: Final = 10_000
 HELD: Final = "held-"
-"""What the names of checkpoints begin with that are kept for readers: nothing is restored from one."""
+"""The prefix of checkpoints that are kept for readers: they are never restored."""
 
 
 class StoredState(NamedTuple):
-    """The position of a log's state, and the generation of its rows: 0, which no row has, where nothing is applied."""
+    """The position of a log's state, and the generation of its rows: 0, which no row has, if nothing is applied."""
 
     leader_epoch: int
     offset: int
@@ -82,13 +82,13 @@ class LogRows(StateRows):
         return self._without_prefix(self._prefix + first, self._prefix + end)
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
-        """For each key the first entry at or behind it, before `end`."""
+        """For each key the first entry at or after it, before `end`."""
         skipped = len(self._prefix)
         found = self._store.ceilings([*map(self._prefix.__add__, keys)], self._prefix + end)
         return [None if row is None else (row[0][skipped:], row[1]) for row in found]
 
     def all(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, or those behind a key."""
+        """All entries, or those after a key."""
         first = self._prefix if after is None else self._prefix + after + b"\x00"
         return self._without_prefix(first, self._end)
 
@@ -99,17 +99,17 @@ class LogRows(StateRows):
 
 
 def row_prefix(log_id: int, generation: int) -> bytes:
-    """What the keys of a generation's rows begin with."""
+    """The key prefix of a generation's rows."""
     return _ROWS + _GROUP.pack(log_id, generation)
 
 
 def position_row(log_id: int, stored: StoredState) -> tuple[bytes, bytes]:
-    """The row that says how far the state of a log is."""
+    """The row with the position of a log's state."""
     return _POSITIONS + _ID.pack(log_id), _STORED.pack(*stored)
 
 
 def installation_key(log_id: int, generation: int) -> bytes:
-    """The key of the row that says how many rows of an installation are here."""
+    """The key of the row that counts the installed rows of an installation."""
     return _INSTALLATIONS + _GROUP.pack(log_id, generation)
 
 
@@ -119,25 +119,25 @@ def count_value(rows: int) -> bytes:
 
 
 def count_of(value: bytes) -> int:
-    """How many rows that are."""
+    """The count in that value."""
     rows: int = _COUNT.unpack(value)[0]
     return rows
 
 
 def stored_of(store: StateRows, log_id: int) -> StoredState:
-    """How far the state of a log is."""
+    """The position of a log's state."""
     found = store.get(_POSITIONS + _ID.pack(log_id))
     return EMPTY if found is None else StoredState(*_STORED.unpack(found))
 
 
 def all_stored(store: StateRows) -> dict[int, StoredState]:
-    """How far the states of all logs are."""
+    """The positions of the states of all logs."""
     rows = store.scan(_POSITIONS, _INSTALLATIONS)
     return {_ID.unpack(key[1:])[0]: StoredState(*_STORED.unpack(value)) for key, value in rows}
 
 
 def restorable(store: StateStore) -> list[str]:
-    """The checkpoints from which the rows may be restored, oldest first."""
+    """The checkpoints from which rows may be restored, oldest first."""
     return [name for name in store.checkpoints() if not name.startswith(HELD)]
 
 
@@ -147,12 +147,12 @@ def _installations(store: StateRows, log_id: int) -> list[int]:
 
 
 def new_generation(store: StateRows, log_id: int) -> int:
-    """A number that no generation of the log had."""
+    """A generation number that the log has never used."""
     return max([stored_of(store, log_id).generation, *_installations(store, log_id)]) + 1
 
 
 def sweep(store: StateStore, logs: set[LogId]) -> bool:
-    """Remove some of what does not count; whether that was any."""
+    """Remove some obsolete rows; returns whether there were any."""
     stored = all_stored(store)
     old = [_POSITIONS + _ID.pack(log_id) for log_id in stored.keys() - logs]
     begun = [_GROUP.unpack(key[1:]) for key, _ in store.scan(_INSTALLATIONS, _ROWS)]

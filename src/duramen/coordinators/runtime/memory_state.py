@@ -1,4 +1,4 @@
-"""A shard's state in memory: it is stored only in the log."""
+"""A shard's state in memory: only the log stores it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["MemoryState", "NoRows"]
 
 
 class NoRows(StateRows):
-    """The rows of a state in memory, which has none."""
+    """The rows of a state in memory: none."""
 
     def get(self, key: bytes) -> bytes | None:
         raise LookupError(key)
@@ -28,7 +28,7 @@ class NoRows(StateRows):
 
 
 class MemoryState:
-    """The state of a shard in memory: it begins with its leadership, and with the log."""
+    """The state of a shard in memory: it starts with the leadership, at the start of the log."""
 
     available = True
 

@@ -17,9 +17,9 @@ __all__ = ["RowState"]
 
 
 class RowState:
-    """The state of one log, for an Applier and for the shard that leads: `leads` says whether there is one.
+    """The state of one log, for an Applier and for the leader's shard: `leads` says whether this node leads.
 
-    `tell` gets what is applied where a shard keeps something in memory of it, `changed` the keys of rows.
+    `tell` receives the applied records if a shard has memory derived from them, `changed` the keys of rows.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class RowState:
         self._states = states
         self._lost = lost
         self._kind = kind
-        self._whole = kind if isinstance(kind, RowKind) and not kind.is_cut else None  # of a log that has it all
+        self._whole = kind if isinstance(kind, RowKind) and not kind.is_cut else None  # set if the log keeps it all
         self._log = log
         self._leads = leads
         self._tell = tell
         self._changed = changed
-        self._source: object = None  # of `_found`
+        self._source: object = None  # the source of `_found`
         self._found: LogRows
-        self._begun = -1, -1  # the generation that was begun here last, and below which offset its log was compacted
+        self._begun = -1, -1  # the last generation started here, and the log's cleaned offset then
 
     @property
     def available(self) -> bool:
@@ -49,17 +49,17 @@ class RowState:
         return self._stored(log).offset
 
     def _stored(self, log: Log) -> StoredState:
-        """How far the state is; where a log that is not cut has something that it lacks, at the beginning of that."""
+        """The position of the state; if it lacks records that a compacted log no longer has, the beginning."""
         found = self._states.stored(log, leads=self._leads())
         if self._kind.is_cut:
             return found
         least = log.start_offset
         if self._begun != (found.generation, log.cleaned_offset):
-            least = max(least, log.cleaned_offset)  # compaction may have dropped tombstones that it has not applied
+            least = max(least, log.cleaned_offset)  # compaction may have dropped tombstones that are not applied
         return found if found.generation and found.offset >= least else EMPTY._replace(offset=log.start_offset)
 
     def apply(self, log: Log, found: list[bytes], next_offset: int, done: Done) -> None:
-        """Apply batches: in a job, or at once where the log has all that they make anyway."""
+        """Apply batches: in a job, or at once if the log keeps all records of the state."""
         if self._whole is not None:
             try:
                 self.apply_at_once(log, decoded(found, self._stored(log).offset, self._lost), next_offset)
@@ -81,7 +81,7 @@ class RowState:
         )  # fmt: skip
 
     def apply_at_once(self, log: Log, batches: Sequence[CommittedBatch], next_offset: int) -> None:
-        """Apply batches that begin at the position. Raises CoordinatorLoading where rows are damaged."""
+        """Apply batches that start at the position. Raises CoordinatorLoading if rows are damaged."""
         base, cleaned_offset, kind = self._stored(log), log.cleaned_offset, self._whole
         if kind is None:
             raise CoordinatorLoading("rows whose log is cut are written before they are read")
@@ -102,28 +102,28 @@ class RowState:
             self._tell(found)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`. Raises CoordinatorLoading while rows are restored, and where they are to be."""
+        """The value of `key`. Raises CoordinatorLoading while rows are being restored or about to be."""
         try:
             return self._rows().get(key)
         except StorageFailed as error:
             raise self._damaged(error) from None
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
-        """The values of `keys`. Raises as `get` does."""
+        """The values of `keys`. Raises like `get`."""
         try:
             return self._rows().get_many(keys)
         except StorageFailed as error:
             raise self._damaged(error) from None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order. Raises as `get` does."""
+        """Entries with `first <= key < end` in order. Raises like `get`."""
         try:
             yield from self._rows().scan(first, end)
         except StorageFailed as error:
             raise self._damaged(error) from None
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
-        """For each key the first entry at or behind it, before `end`. Raises as `get` does."""
+        """For each key the first entry at or after it, before `end`. Raises like `get`."""
         try:
             return self._rows().ceilings(keys, end)
         except StorageFailed as error:

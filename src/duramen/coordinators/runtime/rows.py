@@ -40,7 +40,7 @@ _PAGE_BYTES: Final = 128 << 10
 
 
 class CheckpointPage(NamedTuple):
-    """Rows of a log's state as of a checkpoint; `after` is the key behind which the next page begins, None: none is."""
+    """Rows of a log's state as of a checkpoint; `after` is the key after which the next page starts, None: no more."""
 
     checkpoint: str
     position: Position
@@ -49,7 +49,7 @@ class CheckpointPage(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What there is when the store is opened; `damage` is empty where the rows could be read."""
+    """The state of the store at its opening; `damage` is empty if the rows could be read."""
 
     store: StateStore
     checkpoints: list[tuple[str, dict[int, StoredState]]]
@@ -58,10 +58,10 @@ class _Found(NamedTuple):
 
 
 class RowStates:
-    """Rows and positions by log. `logs` are those that there are; `open_store` blocks, and raises StorageFailed.
+    """Rows and positions by log. `logs` are the existing ones; `open_store` blocks, and raises StorageFailed.
 
-    The store is opened when the first state needs it. `restored` is called where the rows may be others than before,
-    and where they begin to be restored; `kept` after a checkpoint; `not_opened` where opening fails.
+    The store is opened when the first state needs it. `restored` is called if the rows may have changed, and when a
+    restore starts; `kept` after a checkpoint; `not_opened` if opening fails.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class RowStates:
         self._number = 0
         self._applied = 0
         self._making = False
-        self._sweeps = 0  # how many were asked for since the one under way began, itself included
+        self._sweeps = 0  # requests since the sweep in progress started, including its own
         self._restoring: list[Callable[[], None]] | None = None
         self.is_foreign = False
-        """While `restored` is called: whether rows that were just opened are of logs that are not there."""
+        """While `restored` is called: whether newly opened rows belong to logs that do not exist."""
         self.is_read: Callable[[], bool] = lambda: False
-        """Whether others read a checkpoint now: it is kept then."""
+        """Whether another node reads a checkpoint now: then it is kept."""
         self.restored: Callable[[], None] = lambda: None
         self.kept: Callable[[], None] = lambda: None
         self.not_opened: Callable[[DuramenError], None] = lambda _: None
@@ -94,9 +94,9 @@ class RowStates:
     # -- what there is ------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the store and find the rows and the checkpoints, unless that was done or is under way.
+        """Open the store and find the rows and the checkpoints, unless that is done or in progress.
 
-        `restored` is called once the rows can be used, `not_opened` where that fails.
+        `restored` is called once the rows can be used, `not_opened` if that fails.
         """
         if self._opens or self._store is not None:
             return
@@ -123,7 +123,7 @@ class RowStates:
         except StorageFailed as error:
             found, damage = {}, str(error)
         if not found:
-            # They are damaged, or a restoration was interrupted.
+            # The rows are damaged, or a restore was interrupted.
             for name, _ in reversed(checkpoints):
                 store.restore(name)
                 found = all_stored(store)
@@ -155,7 +155,7 @@ class RowStates:
 
     @property
     def available(self) -> bool:
-        """Whether the rows are what the positions say: not before they are opened, nor while they are restored."""
+        """Whether the rows match their positions: not before they are opened, nor while they are being restored."""
         return self._store is not None and self._restoring is None
 
     @property
@@ -165,39 +165,39 @@ class RowStates:
         return self._store
 
     def stored(self, log: Log, *, leads: bool) -> StoredState:
-        """How far the state of a log is; at the beginning where what was applied is of a history that is not the log's.
+        """The position of a log's state; the beginning if the applied history is not the log's.
 
-        A follower's state may be ahead of its log, that of a leader may not.
+        A follower's state may be ahead of its log, a leader's may not.
         """
         found = self._stored.get(log.id, EMPTY)
         return found if _fits(found, log, ahead=not leads) else EMPTY
 
     def misfits(self, log: Log) -> bool:
-        """Whether something was applied that is not a part of the log's history, or may not be.
+        """Whether applied records are not part of the log's history, or may not be.
 
-        Rows that are opened with some of a log that is not there may be those of another directory.
+        Newly opened rows with some of a log that does not exist may be those of another directory.
         """
         stored = self._stored.get(log.id, EMPTY)
         return stored is not EMPTY and (self.is_foreign or not _fits(stored, log, ahead=False))
 
     def discard(self, log: Log) -> None:
-        """What was applied of a log does not count, which has it all."""
+        """Discard the state of a log that has all its records."""
         self._stored.pop(log.id, None)
 
     def floor(self, log: Log) -> int:
-        """The position of the older checkpoint, 0 where there is none: from there on the log is needed."""
+        """The position of the older checkpoint, 0 without one: the log is needed from there on."""
         if len(self._checkpoints) < _GENERATIONS:
             return 0
         found = self._checkpoints[0][1].get(log.id, EMPTY)
         return found.offset if _fits(found, log, ahead=True) else 0
 
     def source(self, log: Log) -> tuple[object, ...]:
-        """What the rows of a log are read from: another one where they may not be the same any more."""
+        """Identifies the source of a log's rows: it differs if the rows may have changed."""
         generation = self._stored.get(log.id, EMPTY).generation
         return log, generation, self._behind, log.start_offset, log.cleaned_offset
 
     def rows(self, log: Log, stored: StoredState, *, at_once: bool = False) -> LogRows:
-        """The rows of a generation: as they are written, or as they are applied `at_once`."""
+        """The rows of a generation: as written, or as applied `at_once`."""
         return LogRows(self._applied_rows if at_once else self._rows, log.id, stored.generation)
 
     @property
@@ -209,7 +209,10 @@ class RowStates:
     # -- jobs ---------------------------------------------------------------------------------------
 
     def _run(self, job: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
-        """In the lane of all changes. Where rows turn out to be damaged they are restored before `done` hears of it."""
+        """Run a job in the lane of all changes.
+
+        If rows turn out to be damaged, they are restored before `done` is called.
+        """
 
         def ended(result: T | BaseException) -> None:
             if isinstance(result, StorageFailed):
@@ -222,7 +225,7 @@ class RowStates:
         self._worker.submit("rows", job, ended)
 
     def restore(self, error: DuramenError, done: Callable[[], None]) -> None:
-        """The rows are damaged: the newest checkpoint that can be read takes their place, or nothing does."""
+        """The rows are damaged: restore the newest readable checkpoint, or start empty."""
         if self._restoring is not None:
             self._restoring.append(done)
             return
@@ -258,7 +261,10 @@ class RowStates:
         self.restored()
 
     def _write(self, log_id: int, job: Callable[[], StoredState | None], done: Done) -> None:
-        """Run a job that writes and returns the position then, or None where the store has another than it began at."""
+        """Run a job that writes and returns the new position.
+
+        The job returns None if the store's position is not the expected one.
+        """
 
         def write() -> tuple[StoredState, bool]:
             written = job()
@@ -278,10 +284,10 @@ class RowStates:
         done: Done, tell: Callable[[Sequence[DecodedRecord]], None] | None = None,
         changed: Callable[[Collection[bytes]], None] | None = None,
     ) -> None:  # fmt: skip
-        """Apply what of these batches `base` does not have; where that is empty, as a new generation.
+        """Apply the records of these batches that `base` lacks; with an empty `base`, as a new generation.
 
-        Before `done` is called `tell` gets the records that are applied, and `changed` the keys of rows: who decides
-        something then has to know of them.
+        Before `done` is called, `tell` gets the applied records, and `changed` the keys of rows: later decisions must
+        know them.
         """
         log_id, expected = log.id, self._stored.get(log.id, EMPTY)
         epoch = log.takeovers.epoch_at(next_offset - 1)
@@ -312,7 +318,7 @@ class RowStates:
                 self._applied += next_offset - base.offset
                 self._checkpoint_if_due()
                 if base.generation == 0:
-                    self.sweep()  # of the generation before it, or of the log in whose place this one is
+                    self.sweep()  # rows of the previous generation, or of the replaced log
                 if tell is not None:
                     tell(new)
                 if changed is not None:
@@ -327,9 +333,9 @@ class RowStates:
         self, log: Log, base: StoredState, next_offset: int,
         make: Callable[[StateRows], Mapping[bytes, bytes | None]],
     ) -> None:  # fmt: skip
-        """Apply what `make` makes of the rows; where `base` is empty, as a new generation. It is written later.
+        """Apply the result of `make` on the rows; with an empty `base`, as a new generation. It is written later.
 
-        Raises StorageFailed where rows are damaged.
+        Raises StorageFailed if rows are damaged.
         """
         rows, log_id = self._applied_rows, log.id
         generation = base.generation or new_generation(rows, log_id)
@@ -339,10 +345,10 @@ class RowStates:
         rows.put({prefix + key: value for key, value in changes.items()} | dict([position_row(log_id, stored)]))
         self._stored[log_id] = stored
         if base.generation == 0:
-            rows.flush(self.sweep)  # of the generation before it, or of the log in whose place this one is
+            rows.flush(self.sweep)  # rows of the previous generation, or of the replaced log
 
     def flush(self, done: Callable[[], None]) -> None:
-        """Have what is applied at once survive a crash: less is applied again after one."""
+        """Write the rows that were applied at once: less is applied again after a crash."""
         if self._behind is None:
             done()
         else:
@@ -355,12 +361,12 @@ class RowStates:
             self._checkpoint_soon()
 
     def _checkpoint_soon(self) -> None:
-        """Make one, unless one is being made."""
+        """Make a checkpoint, unless one is in progress."""
         if not self._making:
             self.make_checkpoint()
 
     def make_checkpoint(self) -> None:
-        """Keep the rows as they are, and the checkpoint before this one."""
+        """Make a checkpoint of the present rows; the one before it is kept too."""
         self._making, self._applied = True, 0
         self._number += 1
         name = f"{self._number:012d}"
@@ -389,7 +395,7 @@ class RowStates:
         self._run(lambda: job(self._rows), done)
 
     def unchanged(self, stored: Mapping[int, StoredState]) -> bool:
-        """Whether all states are as far as that."""
+        """Whether the positions of all states are equal to these."""
         return self.available and stored == self._stored
 
     # -- rows for others, and of others -------------------------------------------------------------
@@ -402,10 +408,10 @@ class RowStates:
         after: bytes | None,
         done: Callable[[CheckpointPage | DuramenError], None],
     ) -> None:
-        """A page of a log's rows as of the checkpoint `wanted`, or, where that is empty, as of the newest.
+        """A page of a log's rows in the checkpoint `wanted`, or, if that is empty, in the newest.
 
-        `done` gets CoordinatorLoading where there is none of the log's history at `start_offset` or behind it. If the
-        rows themselves are, one is made: nothing else may ever be applied.
+        `done` gets CoordinatorLoading if no checkpoint of the log's history is at `start_offset` or later. If the rows
+        themselves are, a checkpoint is made: there may never be more records to apply.
         """
         for name, positions in reversed(self._checkpoints):
             stored = positions.get(log.id, EMPTY)
@@ -431,7 +437,7 @@ class RowStates:
             store.close()
 
     def begin_installation(self, log: Log, done: Callable[[int | DuramenError], None]) -> None:
-        """Begin to install rows of another node's checkpoint: `done` gets their generation."""
+        """Start the installation of rows of another node's checkpoint: `done` gets their generation."""
         log_id = log.id
 
         def job() -> int:
@@ -440,7 +446,7 @@ class RowStates:
             return generation
 
         def begun(generation: int | DuramenError) -> None:
-            self.sweep()  # of one that has failed
+            self.sweep()  # rows of a failed installation
             done(generation)
 
         self._run(job, begun)
@@ -449,9 +455,10 @@ class RowStates:
         self, log: Log, generation: int, number: int, rows: list[tuple[bytes, bytes]], position: Position | None,
         done: Done,
     ) -> None:  # fmt: skip
-        """Install rows behind so many; with their position, which makes them the state, on disk when `done`.
+        """Install rows after the first `number` rows.
 
-        `done` gets CoordinatorLoading where the store was taken back meanwhile, or has got a newer state.
+        With `position`, they become the state, on disk when `done` is called. `done` gets CoordinatorLoading if the
+        store was restored meanwhile, or has a newer state.
         """
         log_id, key = log.id, installation_key(log.id, generation)
 
@@ -472,7 +479,7 @@ class RowStates:
 
         def installed(error: DuramenError | None) -> None:
             if error is None and position is not None:
-                self._checkpoint_soon()  # what the rows are made of is in no log here
+                self._checkpoint_soon()  # no log on this node has the records of these rows
             done(error)
 
         self._write(log_id, job, installed)
@@ -480,9 +487,9 @@ class RowStates:
     # -- rows that do not count any more -----------------------------------------------------------
 
     def sweep(self) -> None:
-        """Remove rows of deleted logs and of generations that do not count, some at a time."""
+        """Remove rows of deleted logs and of obsolete generations, in steps."""
         if self._store is None:
-            return  # it is done once they are open
+            return  # the sweep runs after the opening
         self._sweeps += 1
         if self._sweeps == 1:
             self._sweep()
@@ -505,7 +512,7 @@ class RowStates:
 
 
 def _fits(stored: StoredState, log: Log, *, ahead: bool) -> bool:
-    """Whether what was applied is a part of the log's history, or, where it may be `ahead`, perhaps is."""
+    """Whether the applied records are part of the log's history, or, if it may be `ahead`, possibly are."""
     if stored.offset > log.end_offset:
         return ahead
     return stored.offset <= log.start_offset or log.takeovers.epoch_at(stored.offset - 1) == stored.leader_epoch

@@ -34,12 +34,12 @@ __all__ = ["Runtime", "RuntimeParts"]
 T = TypeVar("T")
 
 _READ_MS: Final = 10_000
-"""A checkpoint is kept for so long after somebody has read of it."""
+"""The period for which a checkpoint is kept after its last read by another node."""
 _READER_MS: Final = 3_000
 
 
 class RuntimeParts(NamedTuple):
-    """What the runtime works with. `states` has the rows of all kinds."""
+    """The dependencies of the runtime. `states` has the rows of all kinds."""
 
     membership: NodeMembership
     streams: BrokerStreams
@@ -95,7 +95,7 @@ class _Replica:
         )  # fmt: skip
 
     def _tell(self, found: Sequence[DecodedRecord]) -> None:
-        """Records are in the rows: the shard that is loaded has what it keeps in memory of earlier ones."""
+        """Records are in the rows: update the memory of a loaded shard."""
         if self.active is not None and self.active.loaded:
             for record in found:
                 self.active.apply(record)
@@ -113,7 +113,7 @@ class _Replica:
 
     @property
     def rows(self) -> StateRows:
-        """The rows of the state; those of a state in memory cannot be read."""
+        """The rows of the state; a state in memory has none."""
         return self._row_state or NoRows()
 
     # -- leading ------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class _Replica:
             self._memory = MemoryState(self.active, self.partition.log)
             self._applier = self._apply(self._memory, self._lost if self._kind.newest_counts else None)
         elif self._applier is not None:
-            self._applier.again()  # what is committed may be known only now
+            self._applier.again()  # the commit offset may be known only now
         self.advanced()
 
     def _activate(self, shard: CoordinatorShard[Any]) -> ActiveShard:
@@ -143,7 +143,7 @@ class _Replica:
 
     @property
     def leader_epoch(self) -> int | None:
-        """In which this node leads the partition; None: it does not."""
+        """The epoch in which this node leads the partition; None: it does not."""
         return None if self.active is None else self._leader_epoch
 
     def _take_steps(self, steps: Iterator[None], done: Done) -> None:
@@ -155,7 +155,7 @@ class _Replica:
             self._kind.unloaded(self.partition.index, error)
 
     def why_elsewhere(self) -> str:
-        """Why this node does not lead, as the end of a sentence."""
+        """The reason why this node does not lead, as the end of a sentence."""
         try:
             self.partition.check_leads()
         except DuramenError as error:
@@ -174,7 +174,7 @@ class _Replica:
             self._applier = self._memory = None
 
     def end(self) -> None:
-        """The partition is gone."""
+        """The partition is deleted."""
         self.unlead()
         self._cuts.end()
         if self._local is not None:
@@ -186,7 +186,7 @@ class _Replica:
     # -- the state ----------------------------------------------------------------------------------
 
     def restored(self) -> None:
-        """The rows may be others than before, or begin to be restored."""
+        """The rows may have changed, or a restore starts."""
         if self._kind.rows is None:
             return
         if self.active is not None:
@@ -197,9 +197,9 @@ class _Replica:
             self._applier.again()
 
     def _look_for_misfit(self, rows: RowKind | BatchRowKind) -> None:
-        """Rows that are not of a log which has all that they are made of are made anew.
+        """Rebuild rows that do not fit the log, if the log has all the records for that.
 
-        Where other replicas may have made that so it is nothing to tell, and the log's history decides.
+        If other replicas may be the cause, this is not reported, and the log's history decides.
         """
         log, states = self.partition.log, self._kit.states
         alone = self._kit.membership.first_role is None
@@ -210,7 +210,7 @@ class _Replica:
                 self._kit.report(f"the stored state of {name} does not fit its log: it is rebuilt")
 
     def advanced(self) -> None:
-        """The state is further, the log is another, a checkpoint was made, or something failed."""
+        """The state has advanced, the log was replaced, a checkpoint was made, or something failed."""
         log, local, active, states = self.partition.log, self._local, self.active, self._kit.states
         position = self.position()
         if self._row_state is not None and self._row_state.available:
@@ -219,7 +219,7 @@ class _Replica:
             else:
                 self._install(log)
         if local is not None:
-            # While rows cannot be used nothing is known to be applied; a log that begins at 0 has it all.
+            # While rows cannot be used, no position is known; a log that starts at 0 has all records.
             local.applied_offset, local.floor_offset = max(position, 0), states.floor(log)
             local.moved()
             local.acknowledge()
@@ -228,13 +228,13 @@ class _Replica:
         active.advanced(position if position >= log.start_offset else -1, self.failure())
         if active.loaded:
             if isinstance(active, UnreplicatedShard) and self._applier is not None:
-                self._applier.end()  # what is appended from here on is its own
+                self._applier.end()  # records from here on are the shard's own
             self._cut(log)
             self._set_alarm(active)
         self._tell_loaded()
 
     def position(self) -> int:
-        """The first offset that the state does not have; -1 where it cannot be used now."""
+        """The first offset that is not applied to the state; -1 if the state cannot be used now."""
         log = self.partition.log
         if self._memory is not None:
             return self._memory.position(log)
@@ -246,7 +246,7 @@ class _Replica:
         return self.active is not None and self.active.loaded
 
     def committed(self, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
-        """A batch of this node's own is committed: where it comes next it is applied as it is, without reading it."""
+        """A batch of this node is committed: if it is the next one, it is applied without reading the log."""
         log = self.partition.log
         state = self._memory or (None if self._kind.rows is None or self._kind.rows.is_cut else self._row_state)
         idle = self._applier is not None and not self._applier.takes_steps
@@ -258,14 +258,15 @@ class _Replica:
         self.advanced()
 
     def failure(self) -> DuramenError | None:
-        """Why the state has not come any further for some time."""
+        """The reason why the state has not advanced for some time."""
         by = self._installer or self._applier
         return None if by is None else by.retry.error
 
     def _cut(self, log: Log) -> None:
-        """Let go of what all replicas in sync can do without.
+        """Truncate the log below the checkpoints of all in-sync replicas.
 
-        After a restart the state may have what this leader does not know to be committed yet: others still fetch that.
+        After a restart the state may have records that this leader does not know to be committed yet: others still
+        fetch them.
         """
         if self._local is None or self._kind.rows is None:
             return
@@ -301,7 +302,7 @@ class _Replica:
         own_id, state = self._kit.caller.node_id, self._kit.membership.partition(self.place)
         others = [node for node in state.replicas if node not in (own_id, state.leader)]
         first = [] if state.leader is None or state.leader == own_id else [state.leader]
-        # Its own checkpoint may be of the log's history where its rows are not.
+        # Its own checkpoint may fit the log's history when its rows do not.
         return [*first, *others, own_id]
 
     # -- time ---------------------------------------------------------------------------------------
@@ -320,17 +321,20 @@ class _Replica:
 
 
 def comes_next(position: int, base_offset: int) -> bool:
-    """Whether a batch of this node's own may be applied to a state without reading the log."""
+    """Whether a batch of this node may be applied to a state without reading the log."""
     return position == base_offset
 
 
 def cut_offset(lowest_checkpoint: int, own_floor: int) -> int:
-    """Below this a leader may cut: the lowest of the older checkpoints of all in sync, its own included."""
+    """The offset below which a leader may truncate.
+
+    It is the lowest older checkpoint of all in-sync replicas, its own included.
+    """
     return min(lowest_checkpoint, own_floor)
 
 
 class Runtime:
-    """Shards of some kinds. To be made before the broker starts; `states` are opened for the first shard of rows."""
+    """Shards of several kinds, created before the broker starts; `states` are opened for the first shard with rows."""
 
     def __init__(self, kit: RuntimeParts, kinds: Sequence[ShardKind[Any]]) -> None:
         self._kit = kit
@@ -338,7 +342,7 @@ class Runtime:
         self._stream_kinds = {kind.stream_kind: kind for kind in kinds if kind.stream_kind}
         self._replicas: dict[tuple[str, int], _Replica] = {}
         self._read_ms = -_READ_MS
-        self._waiting: list[tuple[str, Done]] = []  # until all shards of a stream are loaded
+        self._waiting: list[tuple[str, Done]] = []  # callbacks until all shards of a stream are loaded
         kit.caller.server.handle(FETCH_ROWS, self._serve)
         kit.streams.listeners.append(self._stream_changed)
         self._opening = Retry(kit.clock, kit.deadlines, kit.states.open)
@@ -355,14 +359,14 @@ class Runtime:
         return self._kit.states
 
     def add(self, kind: ShardKind[Any]) -> None:
-        """One more kind, before the broker starts."""
+        """Add a kind, before the broker starts."""
         self._kinds[kind.stream] = kind
 
     def submit(self, stream: str, partition: int, command: Any, done: AnswerDone, *, early: bool = False) -> None:
-        """`done` gets the answer once what the command came to is committed and applied, or why there is none.
+        """`done` gets the response once the command's records are committed and applied, or the error.
 
-        NotCoordinator, CoordinatorLoading where another node is to be asked, or this one again; what the log says.
-        With `early`, where the partition has no replicas, at once: whatever is appended later stands behind it.
+        NotCoordinator means: ask another node; CoordinatorLoading: retry here. Errors of the log are passed on. With
+        `early`, if the partition has no replicas, `done` is called at once: all later appends come after the records.
         """
         try:
             active = self._active(stream, partition)
@@ -372,7 +376,7 @@ class Runtime:
             (active.begin if early else active.submit)(command, done)
 
     def beside(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Have a job done beside the event loop, which reads nothing of the states."""
+        """Run a job off the event loop; it must not read the states."""
         self._kit.store.run(job, done)
 
     def leader_epoch(self, stream: str, partition: int) -> int | None:
@@ -381,7 +385,7 @@ class Runtime:
         return None if replica is None else replica.leader_epoch
 
     def submit_while_loading(self, stream: str, partition: int, command: Any, done: AnswerDone) -> None:
-        """As `submit`, also while the shard makes anew what it has in memory: for the shard itself."""
+        """Like `submit`, but also while the shard rebuilds its memory: for the shard itself."""
         try:
             active = self._active(stream, partition)
         except DuramenError as error:
@@ -393,9 +397,9 @@ class Runtime:
         self, stream: str, partition: int, query: Callable[[Any, StateRows], object],
         done: Callable[[object], None], *, at_least: int = 0,
     ) -> None:  # fmt: skip
-        """`done` gets what `query` finds of the shard and its rows once all below `at_least` is in them, or an error.
+        """`done` gets the result of `query` on the shard and its rows, once the log below `at_least` is applied.
 
-        An answer's `end_offset` makes a client see what it wrote, whichever node leads.
+        Or it gets an error. With a response's `end_offset` a client sees its own writes, whichever node leads.
         """
         try:
             active, replica = self._active(stream, partition), self._replicas[stream, partition]
@@ -422,12 +426,12 @@ class Runtime:
         replica.advanced()
 
     def applied_offset(self, stream: str, partition: int) -> int:
-        """The first offset of which nothing is in the rows of a partition; -1 where they cannot be read now."""
+        """The first offset that is not applied to a partition's rows; -1 if they cannot be read now."""
         replica = self._replicas.get((stream, partition))
         return -1 if replica is None else replica.position()
 
     def when_loaded(self, stream: str, done: Done) -> None:
-        """`done` once all shards of a stream that this node leads take commands, or with why one does not."""
+        """Calls `done` once all shards of a stream that this node leads take commands, or with the error of one."""
         self._waiting.append((stream, done))
         self._tell_loaded()
 
@@ -448,7 +452,7 @@ class Runtime:
                 self._waiting.append((stream, done))
 
     def loaded(self, stream: str, partition: int) -> Any:
-        """The shard as it is now; None where this node does not coordinate it, or does not know all of it yet."""
+        """The present shard; None if this node does not coordinate it, or has not loaded it."""
         replica = self._replicas.get((stream, partition))
         active = None if replica is None else replica.active
         return None if active is None or not active.loaded else active.shard
@@ -461,23 +465,23 @@ class Runtime:
         return replica.active
 
     def check(self, stream: str, partition: int) -> None:
-        """Raise NotCoordinator, CoordinatorLoading or why a state cannot be read, unless it says what is committed."""
+        """Raise NotCoordinator, CoordinatorLoading or a read error unless the state has all that is committed."""
         self._active(stream, partition).check_loaded()
 
     def coordinates(self, stream: str, partition: int) -> bool:
-        """Whether a shard is loaded here."""
+        """Whether a shard is loaded on this node."""
         replica = self._replicas.get((stream, partition))
         return replica is not None and replica.active is not None and replica.active.loaded
 
     def rows(self, stream: str, partition: int) -> StateRows:
-        """The rows of a shard, as far as they are applied. Raises NotCoordinator where there are none here."""
+        """The rows of a shard, as far as they are applied. Raises NotCoordinator if this node has none."""
         replica = self._replicas.get((stream, partition))
         if replica is None:
             raise NotCoordinator(f"there are no rows of partition {partition} of {stream} here")
         return replica.rows
 
     def committed(self, stream: str, partition: int, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
-        """A batch that this node has put into the log of a shard by itself is committed."""
+        """A batch that this node itself appended to the log of a shard is committed."""
         replica = self._replicas.get((stream, partition))
         if replica is not None:
             replica.committed(base_offset, next_offset, batch)
@@ -494,7 +498,7 @@ class Runtime:
         self._each(_Replica.restored)
 
     def _look(self) -> None:
-        """Streams may have been made, or be gone."""
+        """Streams may have been created or deleted."""
         found = dict[tuple[str, int], Partition]()
         for name in self._kinds:
             stream = self._kit.streams.find(name)
@@ -519,7 +523,7 @@ class Runtime:
         if key not in self._replicas:
             replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded)
             if self._kit.membership.first_role is None:
-                replica.lead(partition.leader_epoch)  # a node that is alone leads all there is
+                replica.lead(partition.leader_epoch)  # a standalone node leads every partition
 
     def _stream_changed(self, stream: Stream) -> None:
         kind = self._stream_kinds.get(stream.kind)
@@ -533,7 +537,7 @@ class Runtime:
                 self._run(kind, partition)
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
-        """From here on this node leads a partition, in that epoch; None: no more."""
+        """The node leads a partition from now on, in that epoch; None: no longer."""
         if partition.stream.name in self._kinds:
             self._look()
         replica = self._replicas.get((partition.stream.name, partition.index))

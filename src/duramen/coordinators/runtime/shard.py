@@ -1,4 +1,4 @@
-"""The interface of a coordinator kind to the runtime: pure state machines, one for each partition of a stream."""
+"""The interface of a coordinator kind to the runtime: pure state machines, one per partition of a stream."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -24,7 +24,7 @@ Change = tuple[bytes, bytes | None]
 
 
 class TransactionProducer(NamedTuple):
-    """Who writes records in a transaction."""
+    """The producer of records in a transaction."""
 
     id: int
     epoch: int
@@ -35,11 +35,11 @@ Record = tuple[bytes | None, bytes | None]
 
 
 class Together(NamedTuple):
-    """What is appended behind a decision's records, all in one step of the write-ahead log.
+    """Batches appended after a decision's records, all in one step of the write-ahead log.
 
-    `batches` are for other logs with durability=sync, which nobody else may order; `records` behind them are for the
-    shard's own, and applied once all of it is durable. Right before `stored` gets the offsets of `batches`, -1 of those
-    whose log is deleted.
+    `batches` are for other logs with durability=sync, whose order only this shard decides; `records` after them are for
+    the shard's own log, and applied once everything is durable. Right before that, `stored` gets the offsets of
+    `batches`, -1 for a deleted log.
     """
 
     batches: Sequence[tuple[Log, bytearray, Header]]
@@ -48,12 +48,12 @@ class Together(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a command comes to, and the response once it is applied.
+    """The outcome of a command, and the response once it is applied.
 
-    Records are (key, value), None a tombstone, of the time at which they are stored; `inputs` come behind, as they are.
+    Records are (key, value), None a tombstone, with the time of their append; `inputs` follow, unchanged.
 
-    With a `producer` they are a part of its open transaction, in a batch of their own.
-    It comes `together` with batches for other logs only where the partition has no replicas.
+    With a `producer` they belong to its open transaction, in a batch of their own. `together` with batches for other
+    logs is possible only if the partition has no replicas.
     """
 
     records: Sequence[Record]
@@ -64,9 +64,9 @@ class Decision(NamedTuple):
 
 
 class ShardAnswer(NamedTuple):
-    """The response to a command, and the offset below which the state has to be for who is to see what it did.
+    """The response to a command, and the offset up to which a state must be applied to show its effect.
 
-    `first_offset` is that of the first of its records; -1 where it came to none.
+    `first_offset` is that of its first record; -1 without records.
     """
 
     response: object
@@ -75,101 +75,102 @@ class ShardAnswer(NamedTuple):
 
 
 class CoordinatorShard(Protocol[Command_contra]):
-    """The state machine of one partition. It is made anew for each leadership, and only committed records change it.
+    """The state machine of one partition. Each leadership creates a new one, and only committed records change it.
 
-    One that inherits from this makes nothing of its rows as it is loaded, and nothing of the time.
+    By default a shard has no memory derived from rows, and no timed commands.
     """
 
     def keys_of(self, command: Command_contra) -> Collection[Hashable]:
-        """Commands that share a key are decided one after the other, each on what those before have left.
+        """Commands that share a key are decided one after the other, each on the outcome of those before.
 
-        One without a key is decided at once: on nothing that others change.
+        A command without a key is decided at once: it uses no state that others change.
         """
 
     def decide(self, command: Command_contra, rows: StateRows, now_ms: int) -> Decision:
-        """What the command comes to, on the state as it is. Raises DuramenError where it is refused."""
+        """The outcome of a command on the present state. Raises DuramenError to refuse it."""
 
     def apply(self, record: DecodedRecord) -> None:
-        """A record is committed; each comes once, in the order of the log.
+        """Apply a committed record; each comes once, in log order.
 
-        Where rows are the state, they have it already; this is called for kinds with memory besides, behind `loaded`.
+        If rows are the state, they have it already; this is called for kinds with memory besides, after `loaded`.
         """
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
-        """All that earlier leaders have acknowledged is applied: make anew what is in memory of rows, step by step.
+        """All records that earlier leaders acknowledged are applied: rebuild the memory from rows, step by step.
 
-        No record is applied before the last step, and no command taken. It is called again after each reload.
+        No record is applied before the last step, and no command is taken. It is called again after each reload.
         """
         del rows
         return iter(())
 
     def next_ms(self) -> int | None:
-        """When `due` has something to do, in ms since 1970."""
+        """The time of the next `due`, in ms since 1970."""
         return None
 
     def due(self, now_ms: int) -> Iterable[object]:
-        """Commands that the time makes."""
+        """Commands that are due at a time."""
         del now_ms
         return ()
 
 
 class RowKind(NamedTuple):
-    """`changes` are what records make of rows, of which it may read some: off the event loop, in order, pure."""
+    """`changes` returns the changes of rows by records; it may read rows: off the event loop, in order, pure."""
 
     changes: Callable[[Sequence[DecodedRecord], StateRows], Mapping[bytes, bytes | None]]
     checkpoint_records: int = 100_000
-    """A checkpoint is made after so many records, and the log is cut by as many at least."""
+    """The number of records between checkpoints, and the least number that the log is truncated by."""
     is_cut: bool = True
-    """Whether the runtime cuts the log below checkpoints.
+    """Whether the runtime truncates the log below checkpoints.
 
-    If not, the log has at each time all that the state needs: it is compacted, or its coordinator cuts it below what
-    counts. Rows that lack something of it are made anew from its start; what is damaged in it is reported and skipped.
+    If not, the log always has all records that the state needs: it is compacted, or its coordinator truncates obsolete
+    records. Rows that lack some of it are rebuilt from its start; damaged records are reported and skipped.
     """
     has_memory: bool = False
-    """Whether shards keep something in memory besides rows."""
+    """Whether shards keep memory besides rows."""
     transactions: Callable[[Sequence[CommittedBatch], StateRows, OnDamage], Mapping[bytes, bytes | None]] | None = None
-    """In place of `changes` where records may be parts of transactions: of batches, the markers among them."""
+    """Used in place of `changes` if records may be transactional: gets whole batches, with transaction markers."""
 
 
 class BatchRowKind(NamedTuple):
-    """As RowKind where the runtime cuts the log, for many records: `changes` gets whole batches.
+    """Like RowKind with truncation by the runtime, for many records: `changes` gets whole batches.
 
-    The rows have all before the offset that it gets. `changed` is told where the shard leads which rows were written.
+    The rows have all records before the offset that it gets. On the leader, `changed` receives the keys of written
+    rows.
     """
 
     changes: Callable[[LogKey, Sequence[bytes], int, StateRows], Mapping[bytes, bytes | None]]
     changed: Callable[[Any, Collection[bytes]], None]
     keep_ms: Callable[[Partition], int]
-    """For how long records stay in the log although a checkpoint has them."""
+    """The period for which records stay in the log although a checkpoint has them."""
     checkpoint_records: int = 100_000
     is_cut: bool = True
     has_memory: bool = False
 
 
 def least_checkpoint_records(kinds: Iterable["ShardKind[Any]"]) -> int:
-    """After how many records a checkpoint of all rows is made: it serves every kind."""
+    """The number of records between checkpoints of all rows: the least of every kind."""
     records = [kind.rows.checkpoint_records for kind in kinds if kind.rows is not None]
     return min(records, default=RowKind._field_defaults["checkpoint_records"])
 
 
 class ShardKind(NamedTuple, Generic[Command]):
-    """A kind of coordinator: its internal stream, how a shard begins, and whether its state is rows.
+    """A kind of coordinator: its internal stream, the creation of shards, and whether its state is rows.
 
-    With a `stream_kind` each stream of that kind has such shards, and `stream` names none. Without rows the state is in
-    memory, and the whole log is read where a leadership begins: it is not cut.
+    With a `stream_kind` each stream of that kind has such shards, and `stream` is empty. Without rows the state is in
+    memory, and each leadership reads the whole log: it is not truncated.
     """
 
     stream: str
     make: Callable[[int], CoordinatorShard[Command]]
     rows: RowKind | BatchRowKind | None = None
     cost: str = ""
-    """What it means for users that a record cannot be read: words that follow those."""
+    """The consequence of an unreadable record for users, in words that continue the report."""
     stream_kind: str = ""
     unloaded: Callable[[int, DuramenError], None] | None = None
-    """Told that the shard of a partition takes no commands from here on, before it may be loaded again."""
+    """Called when the shard of a partition stops taking commands, before it may be loaded again."""
     newest_counts: bool = False
-    """Whether the newest record of each key has all of it, for a state in memory.
+    """For a state in memory: whether the newest record of each key has all of its state.
 
-    Then what is damaged in the log is reported and skipped; and where the partition has no replicas, commands are
-    decided on what those before them have appended.
+    Then damaged records are reported and skipped; and if the partition has no replicas, commands are decided on the
+    appended records of earlier ones.
     """

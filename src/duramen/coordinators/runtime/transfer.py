@@ -30,9 +30,9 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class FetchRows(msgspec.Struct, frozen=True, array_like=True):
-    """The rows of a partition behind the key `after`, of the checkpoint that is named or, at first, of any.
+    """Request the rows of a partition after the key `after`, of the named checkpoint or, at first, of any.
 
-    That is to be at `start_offset` or behind it; `number` rows have come.
+    The checkpoint must be at `start_offset` or later; `number` rows have been received.
     """
 
     stream: _StreamKey
@@ -44,7 +44,7 @@ class FetchRows(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowsPage(msgspec.Struct, frozen=True, array_like=True):
-    """A page. `rows` is how many there are up to its end; behind the last page `after` is None."""
+    """A page. `rows` is the number of rows up to its end; after the last page `after` is None."""
 
     checkpoint: str
     epoch: int
@@ -58,14 +58,14 @@ FETCH_ROWS: Final = Method("fetch-rows", FetchRows, RowsPage, idempotent=True)
 
 
 def page_of(found: CheckpointPage, number: int) -> RowsPage:
-    """A page in bytes, behind so many rows."""
+    """The encoded page after `number` rows."""
     new = [BatchInput(0, key, value) for key, value in found.rows]
     batch = bytes(encode(new, base_offset=number)) if new else b""
     return RowsPage(found.checkpoint, *found.position, batch, number + len(new), found.after)
 
 
 def _rows_of(page: RowsPage, number: int) -> list[tuple[bytes, bytes]]:
-    """The rows of a page that comes behind so many. Raises BatchCorrupt."""
+    """The rows of the page after `number` rows. Raises BatchCorrupt."""
     if not page.batch:
         if page.rows != number:
             raise BatchCorrupt(f"{number} rows came, and there are {page.rows}")
@@ -77,9 +77,9 @@ def _rows_of(page: RowsPage, number: int) -> list[tuple[bytes, bytes]]:
 
 
 class Installer:
-    """Asks one node after the other until one has sent all rows, which then are the state.
+    """Asks one node after the other until one has sent all rows, which then become the state.
 
-    `sources` are asked in turn; `done` is called once the rows are here, `failed` after each failure.
+    `sources` are asked in turn; `done` is called once the rows are installed, `failed` after each failure.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Installer:
         self._over = False
 
     def end(self) -> None:
-        """Nobody needs the rows any more."""
+        """The rows are no longer needed."""
         self._over = True
         self.retry.end()
 

@@ -24,7 +24,7 @@ _Batch = tuple[Log, bytearray, Header]
 
 
 class UnreplicatedKit(NamedTuple):
-    """What it works with: `moved` is called when more is stored, `again` when the state has to be made anew."""
+    """Dependencies: `moved` is called after more records are stored, `again` to rebuild the state."""
 
     store: Store
     moved: Callable[[], None]
@@ -32,7 +32,7 @@ class UnreplicatedKit(NamedTuple):
 
 
 class _UnderWay:
-    """What is appended and not known to be durable; `behind` are answers that were decided on it."""
+    """Appended records that are not known to be durable; `behind` are responses that rest on them."""
 
     __slots__ = ("behind", "decision", "done", "error", "known")
 
@@ -45,7 +45,7 @@ class _UnderWay:
 
 
 class UnreplicatedShard(ActiveShard):
-    """Commands are decided on what is appended."""
+    """Commands are decided on the appended records."""
 
     def __init__(
         self, shard: CoordinatorShard[Any], partition: Partition, rows: StateRows, clock: Clock,
@@ -54,9 +54,9 @@ class UnreplicatedShard(ActiveShard):
         super().__init__(shard, partition, rows, clock, soon, take_steps)
         self._kit = kit
         self._under_way: dict[_UnderWay, None] = {}
-        self._reached = -1  # what is below is stored, and known here before it is read
-        self._moves = False  # whether that is about to be told
-        self._stale = False  # whether something is known that is not stored
+        self._reached = -1  # all below is stored, and applied without reading it
+        self._moves = False  # whether a call of `moved` is scheduled
+        self._stale = False  # whether the state has records that are not stored
 
     def submit(self, command: Any, done: AnswerDone) -> None:
         decision = self._decision(command, done)
@@ -87,7 +87,7 @@ class UnreplicatedShard(ActiveShard):
     # -- storing ------------------------------------------------------------------------------------
 
     def _write(self, decision: Decision, done: AnswerDone) -> DuramenError | None:
-        """Append what was decided, and know it from here on; or why it is refused at once."""
+        """Append a decision, and apply it at once; returns the error if the append is refused immediately."""
         one = _UnderWay(decision, done)
         self._under_way[one] = None
         self._commands += 1
@@ -129,12 +129,12 @@ class UnreplicatedShard(ActiveShard):
             self.shard.apply(DecodedRecord(-1, one.timestamp, one.key, one.value, tuple(one.headers)))
 
     def apply(self, record: DecodedRecord) -> None:
-        if not self.loaded:  # else it is one of its own
+        if not self.loaded:  # else the record is the shard's own
             super().apply(record)
 
     def _written(self, one: _UnderWay, base_offset: int, error: DuramenError | None) -> None:
         if one not in self._under_way:
-            return  # it was answered when the leadership ended
+            return  # it got its response when the leadership ended
         del self._under_way[one]
         self._commands -= 1
         one.error = error
@@ -167,7 +167,7 @@ class UnreplicatedShard(ActiveShard):
     # -- what could not be stored -------------------------------------------------------------------
 
     def _refuse_stored(self, one: _UnderWay, error: DuramenError) -> None:
-        # Of what is refused at once the state has nothing.
+        # A batch that is refused immediately is not in the state.
         reason = CoordinatorLoading("the stored state has to be reloaded")
         if one.known and not self._stale:
             self.loaded, self._stale = False, True
@@ -184,7 +184,7 @@ class UnreplicatedShard(ActiveShard):
         if self._target > self._partition.log.start_offset or self.loaded:
             super()._load()
         else:
-            # Of an empty log nothing has to be read: whoever had the stream made need not come again.
+            # An empty log needs no reading: the creator of the stream need not retry.
             for _ in self.shard.loaded(self._rows):
                 pass
             self.loaded = True
@@ -208,4 +208,4 @@ def _has_records(decision: Decision) -> bool:
 
 
 def _nobody(_: ShardAnswer | DuramenError) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

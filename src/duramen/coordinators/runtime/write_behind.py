@@ -15,10 +15,10 @@ _Done = Callable[[], None]
 
 
 class WriteBehind(StateRows):
-    """Rows over those of a store, and the only way to them. `damaged` is told where that cannot be written any more.
+    """Rows on top of a store, and the only access to it. `damaged` is called if the store is too damaged to write.
 
-    What was read or put last is in memory, also that there is no such row: the same few are asked for again and again.
-    What cannot be written for another reason is read from memory, and written with what comes next.
+    The last reads and writes are cached, absent rows included: the same few are read again and again. Rows that cannot
+    be written for another reason are read from memory, and written with the next ones.
     """
 
     def __init__(self, store: ViewStore, worker: Worker, damaged: Callable[[StorageFailed], None]) -> None:
@@ -26,8 +26,8 @@ class WriteBehind(StateRows):
         self._worker = worker
         self._damaged = damaged
         self._recent: _Rows = {}
-        self._written: _Rows = {}  # what a job writes now
-        self._next: _Rows = {}  # what goes into the next one
+        self._written: _Rows = {}  # the rows of the write in progress
+        self._next: _Rows = {}  # the rows of the next write
         self._flushes: list[_Done] = []
         self._busy = False
         self._over = False
@@ -56,7 +56,7 @@ class WriteBehind(StateRows):
             self._recent.update(rows)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order, as they were at this call."""
+        """Entries with `first <= key < end` in order, as of this call."""
         over = {key: value for rows in (self._written, self._next) for key, value in rows.items() if first <= key < end}
         if not over:
             return self._store.scan(first, end)
@@ -65,13 +65,13 @@ class WriteBehind(StateRows):
         return merge(under, above, key=lambda row: row[0])
 
     def put(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Rows with their new values, of which all are written or none; None removes one."""
+        """Write rows with their new values, atomically; None removes one."""
         self._next.update(changes)
         self._keep(changes)
         self._write()
 
     def flush(self, done: _Done) -> None:
-        """Have what was put so far survive a crash, as far as it can be written; then `done`."""
+        """Make all earlier writes durable, as far as they can be written; then call `done`."""
         if self._over:
             done()
             return

@@ -22,18 +22,18 @@ _MOST_RECORDS: Final = 100_000
 
 
 class ShareCoordinator:
-    """The states that are kept in partitions which this node leads."""
+    """The states in the partitions that this node leads."""
 
     def __init__(
         self, stream: StateStream, runtime: Runtime, store: Store, is_gone: Callable[[StreamId], bool], *, alone: bool
     ) -> None:
-        """`is_gone` tells whether a stream is known to have been deleted."""
+        """`is_gone` tells whether a stream is known to be deleted."""
         self._stream = stream
         self._runtime = runtime
         self._store = store
         self._is_gone = is_gone
         self._alone = alone
-        self._missed: set[ShareKey] = set()  # whose streams were not there when that was last looked at
+        self._missed: set[ShareKey] = set()  # states whose streams were missing at the last check
 
     # -- what other nodes ask -----------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class ShareCoordinator:
             found = {self._stream.place_of(key).partition for key in keys}
             if len(found) != 1:
                 raise RequestInvalid("the states of one partition are changed at a time")
-            # What was meant for an earlier keeper comes late: others have said more since then.
+            # A late request for an earlier keeper: others have written since.
             epoch = self._stream.keeper_epoch(keys[0])
             if not self._alone and keeper_epoch != epoch:
                 raise NotCoordinator(f"a request to the share coordinator of epoch {keeper_epoch} arrived in {epoch}")
@@ -76,7 +76,7 @@ class ShareCoordinator:
     # -- what is kept here --------------------------------------------------------------------------
 
     def each(self, done: Callable[[list[Kept]], None]) -> None:
-        """Every share partition that is kept here now."""
+        """Every share partition that this node keeps."""
         found, left = list[Kept](), len(self._stream.partitions)
         if not left:
             done(found)
@@ -97,7 +97,10 @@ class ShareCoordinator:
         self.each(lambda kept: self._forget(key for key, _ in kept if key.topic_id == stream_id))
 
     def forget_deleted(self, kept: Iterable[ShareKey]) -> None:
-        """After the start of a node that is alone: a crash may have come between a stream's deletion and this."""
+        """Delete states of deleted streams, after the start of a standalone node.
+
+        A crash may have come between a stream's deletion and that of its states.
+        """
         self._forget(key for key in kept if self._is_gone(key.topic_id))
 
     def _forget(self, keys: Iterable[ShareKey]) -> None:
@@ -110,24 +113,24 @@ class ShareCoordinator:
     # -- letting go ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Cut the log, and keep nothing in memory of states that nobody asks for."""
+        """Truncate the log, and drop memory of unused states."""
         self.each(self._tidy)
 
     def _tidy(self, kept: Sequence[Kept]) -> None:
-        # Where this node has begun to lead it may not have heard of a new stream yet: twice is long enough.
+        # A new leader may not know a new stream yet: two checks are long enough.
         gone = {key for key, _ in kept if self._is_gone(key.topic_id)}
         self._forget(sorted(gone & self._missed))
         self._missed = gone - self._missed
         command = Tidy(frozenset(key.group for key, _ in kept))
         for index in range(len(self._stream.partitions)):
-            # What is read is at least as new.
+            # The state read after this is at least as new.
             applied_offset = self._runtime.applied_offset(SHARE_STATE_STREAM, index)
             self._submit(index, command, partial(self._tidied, index, applied_offset))
 
     def _tidied(self, index: int, applied_offset: int, answer: ShardAnswer | DuramenError) -> None:
-        """Cut a partition of the log below the oldest snapshot that counts.
+        """Truncate a partition of the log below the oldest valid snapshot.
 
-        Where that leaves too many records, those of the older half are stored anew.
+        If too many records are left, the states of the older half get new snapshots.
         """
         if isinstance(answer, DuramenError) or not isinstance(answer.response, Tidied):
             return
@@ -150,4 +153,4 @@ def _respond(done: Callable[..., None], answer: ShardAnswer | DuramenError) -> N
 
 
 def _nobody(_: object) -> None:
-    """It is looked at again when the log is tidied next."""
+    """The next cleanup of the log checks it again."""

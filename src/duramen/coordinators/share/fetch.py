@@ -24,11 +24,11 @@ __all__ = ["LARGEST_ANSWER_BYTES", "ShareFetched", "ShareFetcher", "ShareLimits"
 
 LARGEST_ANSWER_BYTES: Final = 1 << 20
 _LATER: Final = (*UNSETTLED, OffsetNotAvailable)
-_LOADING_MS: Final = 1_000  # so long an answer waits for what is kept elsewhere
+_LOADING_MS: Final = 1_000  # the longest wait of a response for states on other nodes
 
 
 class ShareLimits(NamedTuple):
-    """How much a share fetch wants: `strict`: not one record more than `max_records` (KIP-1206)."""
+    """The limits of a share fetch; `strict`: never more than `max_records` records (KIP-1206)."""
 
     min_bytes: int
     max_bytes: int
@@ -39,7 +39,7 @@ class ShareLimits(NamedTuple):
 
 
 class ShareFetched(NamedTuple):
-    """What one share partition gives: records that are the consumer's now, nothing, or an error."""
+    """The result of one share partition: records acquired for the consumer, nothing, or an error."""
 
     taken: AcquiredRecords | None = None
     error: DuramenError | None = None
@@ -51,7 +51,7 @@ _NOTHING: Final = ShareFetched()
 
 
 class ShareFetcher:
-    """A share fetch under way."""
+    """A share fetch in progress."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ShareFetcher:
         committed: bool,
         answer: Answer,
     ) -> None:
-        """`wanted` are looked at in their order. With `committed` only records of committed transactions count."""
+        """`wanted` are read in order. `committed`: only records of committed transactions are delivered."""
         self._store = store
         self._clock = clock
         self._deadlines = deadlines
@@ -79,15 +79,15 @@ class ShareFetcher:
         self._bytes = 0
         self._left = limits.max_records
         self._urgent = any(found.error for found in self._found)
-        self._loading: set[int] = set()  # there is nothing of these until the next fetch
+        self._loading: set[int] = set()  # partitions that yield nothing until the next fetch
         self._busy = True
         self._poked = False
         self._registered = False
         self._deadline: Deadline | None = None
-        self._patience: Deadline | None = None  # while share partitions are loaded
+        self._patience: Deadline | None = None  # set while share partitions are loading
 
     def start(self) -> None:
-        """Load what is not loaded, look, answer or wait."""
+        """Load partitions, look for records, then respond or wait."""
         now_ms = self._clock.monotonic_ms()
         if self._limits.max_wait_ms > 0:
             self._deadline = self._deadlines.at(now_ms + self._limits.max_wait_ms, self._time_is_up)
@@ -125,7 +125,7 @@ class ShareFetcher:
         over(-1)
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more: nothing is acquired from here on."""
+        """The client no longer waits: acquire nothing more."""
         self._answer = None
         self._leave()
 
@@ -195,7 +195,7 @@ class ShareFetcher:
     # -- acquiring them -----------------------------------------------------------------------------
 
     def _take(self, at: int) -> None:
-        """Read what was planned, one partition after the other, and acquire from it."""
+        """Read the planned partitions one after the other, and acquire records."""
         if at >= len(self._plans) or self._left <= 0:
             self._taken()
             return
@@ -236,7 +236,7 @@ class ShareFetcher:
         if self._urgent or any(found.taken for found in self._found):
             self._finish()
         else:
-            # Others were faster, or there were only records that no consumer gets.
+            # Other consumers were faster, or no record was for consumers.
             self._store.soon(self._look_again)
 
     def _look_again(self) -> None:
@@ -264,13 +264,13 @@ class ShareFetcher:
         self._poke()
 
     def _poke(self) -> None:
-        """There may be something to acquire."""
+        """There may be records to acquire."""
         if self._poked:
             return
         self._poked = True
         if not self._busy:
             self._busy = True
-            # Later: one sync raises the high watermarks of many partitions.
+            # Deferred: one sync raises the high watermarks of many partitions.
             self._store.soon(self._look_again)
 
     def _leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The partitions of each share group: records of `__consumer_offsets`, kept by the group's coordinator.
+"""The partitions of each share group: records of `__consumer_offsets`, stored by the group's coordinator.
 
 A partition is in the record before its state is stored, and until the state is deleted. So an interrupted change is
 found again, and this coordinator may repeat every step as long as there is no other.
@@ -22,11 +22,11 @@ __all__ = ["ShareInventory"]
 
 Done = Callable[[DuramenError | None], None]
 EpochOf = Callable[[Place], int]
-"""The leader epoch of a partition, as far as it is known."""
+"""The known leader epoch of a partition."""
 
 
 class _Newest:
-    """What was appended last of a group, while it is on its way to the disk."""
+    """The last appended record of a group, until it is durable."""
 
     __slots__ = ("open", "places")
 
@@ -36,7 +36,7 @@ class _Newest:
 
 
 class ShareInventory:
-    """The share groups that are coordinated here."""
+    """The share groups that this node coordinates."""
 
     def __init__(
         self, offsets: GroupOffsets, streams: BrokerStreams, persister: SharePersister, epoch_of: EpochOf
@@ -50,11 +50,11 @@ class ShareInventory:
     # -- reading ------------------------------------------------------------------------------------
 
     def has(self, group: str) -> bool:
-        """Whether anything is stored of a group."""
+        """Whether a group has a record."""
         return self._offsets.ready and self._offsets.record(_key(group)) is not None
 
     def each(self) -> Iterator[str]:
-        """The names of all groups of which something is stored."""
+        """The names of all groups with a record."""
         return (group for group in self._offsets.each_other() if self.has(group)) if self._offsets.ready else iter(())
 
     def check(self, group: str) -> None:
@@ -77,11 +77,11 @@ class ShareInventory:
     # -- changing -----------------------------------------------------------------------------------
 
     def prepare(self, group: str, wanted: Iterable[Place], done: Done) -> None:
-        """See to it that a group has a share of these partitions, durably.
+        """Make sure, durably, that a group has states for these partitions.
 
-        As in Apache Kafka it begins with the first record of a partition that is new in a stream which it reads
-        already: what was written there before the group came to it is not left out. Of what is not sure who keeps it is
-        asked too, which ends what an earlier coordinator may still ask.
+        As in Apache Kafka, a partition that is new in a stream of the group starts at its first record: records written
+        before the group learned of it are delivered. For uncertain partitions the keeper is asked too, which fences
+        requests of earlier coordinators.
         """
         try:
             kept, unsure = self.get(group)
@@ -94,7 +94,7 @@ class ShareInventory:
         self._bring_about(group, StateChange.BEGIN, begins, done)
 
     def begin_anew(self, group: str, starts: Sequence[tuple[Place, int]], done: Done) -> None:
-        """Have a group without members begin at these offsets; what was acknowledged is forgotten."""
+        """Reset a group without members to these offsets; its acknowledgements are discarded."""
         begins = [self._begin(group, place, start) for place, start in starts]
 
         def begun(error: DuramenError | None) -> None:
@@ -106,7 +106,7 @@ class ShareInventory:
         self._bring_about(group, StateChange.BEGIN_ANEW, begins, begun)
 
     def forget(self, group: str, places: Iterable[Place], done: Done) -> None:
-        """Forget what a group has of these partitions; without any the group is gone."""
+        """Delete the group's states of these partitions; a group without partitions ends."""
         mine = frozenset(places)
         begins = [self._begin(group, place, UNKNOWN_START) for place in sorted(mine)]
         keys = [begin.key for begin in begins]
@@ -124,7 +124,7 @@ class ShareInventory:
         )
 
     def forget_stream(self, stream_id: StreamId) -> None:
-        """A stream is deleted: those who keep its states forget them by themselves."""
+        """A stream is deleted: the keepers of its states delete them by themselves."""
         for group in list(self.each()):
             self.forget_streams(group, lambda topic_id: topic_id == stream_id)
 
@@ -140,7 +140,7 @@ class ShareInventory:
         self._store(group, without, lambda _: None)
 
     def adopt(self, keys: Iterable[ShareKey], done: Done) -> None:
-        """States are there of groups of which nothing is stored: an earlier version stored nothing."""
+        """States exist for groups without a record: an earlier version wrote none."""
         found: dict[str, set[Place]] = {}
         for key in keys:
             if not self.has(key.group):
@@ -151,12 +151,12 @@ class ShareInventory:
         )
 
     def let_go(self, those: Callable[[str], bool]) -> None:
-        """Such groups are coordinated here no more."""
+        """The node no longer coordinates these groups."""
         for group in [group for group in self._newest if those(group)]:
             del self._newest[group]
 
     def _mandate(self, group: str) -> Mandate:
-        """The epoch in which this node coordinates a group now. Raises NotCoordinator, CoordinatorLoading."""
+        """The epoch in which this node coordinates a group. Raises NotCoordinator, CoordinatorLoading."""
         place = self._offsets.place_of(group)
         epoch = self._epoch_of(place)
         self._offsets.check_epoch(group, epoch)
@@ -203,7 +203,7 @@ class ShareInventory:
         go_on(None)
 
     def _store(self, group: str, change: Callable[[GroupPlaces], GroupPlaces], done: Done) -> None:
-        """Store a group's partitions behind a change; `done` once that is durable."""
+        """Store a group's partitions after a change; calls `done` once that is durable."""
         try:
             self._offsets.check(group)
             places = change(self.get(group))
@@ -216,7 +216,7 @@ class ShareInventory:
 
         def stored(error: DuramenError | None) -> None:
             newest.open -= 1
-            # Behind one that has failed nothing is known of those that build on it.
+            # After a failure, the records that build on it are in doubt too.
             if (error is not None or not newest.open) and self._newest.get(group) is newest:
                 del self._newest[group]
             done(error)

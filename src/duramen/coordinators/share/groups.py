@@ -57,7 +57,7 @@ class ShareGroups:
         self._sharing = sharing
         self._inventory = inventory
         self._changing: set[str] = set()  # groups whose states an operator moves or deletes
-        self._missed: set[str] = set()  # groups with streams that were not there when that was last looked at
+        self._missed: set[str] = set()  # groups with streams that were missing at the last check
         self._streams = streams
         self._clock = clock
         self._deadlines = deadlines
@@ -71,7 +71,7 @@ class ShareGroups:
     # -- members ------------------------------------------------------------------------------------
 
     def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
-        """A member joins, is alive or leaves; what it is assigned is the group's, durably, when it is told."""
+        """A member joins, sends a heartbeat or leaves; its assignment is durable in the group before the response."""
         try:
             self._inventory.check(group_id)
             self._kinds.check(group_id, self.kind)
@@ -81,7 +81,7 @@ class ShareGroups:
             done(error)
             return
         group = self._groups.get(group_id)
-        # As in Apache Kafka, every member prepares what the group reads, not only its own part.
+        # As in Apache Kafka, every member prepares all partitions of the group, not only its own.
         places = sorted(group.places) if group is not None and result.assignment is not None else ()
         there = [place for place in places if self._is_there(*place)]
         self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
@@ -125,7 +125,7 @@ class ShareGroups:
     def _settle(self, group: ShareGroup) -> None:
         self._room.account(group.id, group.held_bytes)
         if not len(group):
-            self._groups.pop(group.id, None)  # what is kept of it is elsewhere
+            self._groups.pop(group.id, None)  # another node has its state
         if group.id not in self._alarms:
             self._alarms[group.id] = Alarm(self._deadlines, partial(self._expire, group))
         if not self._alarms[group.id].move(group.next_deadline_ms()):
@@ -149,7 +149,7 @@ class ShareGroups:
         return group_id in self._groups or (bool(group_id) and self._inventory.has(group_id))
 
     def find(self, group_id: str) -> ShareGroup:
-        """A share group as it is now. Raises GroupNotFound."""
+        """A share group in its present state. Raises GroupNotFound."""
         self._kinds.check(group_id, self.kind)
         if not self.has(group_id):
             raise GroupNotFound(f"there is no share group {group_id}")
@@ -163,7 +163,7 @@ class ShareGroups:
             yield GroupListing(group_id, _PROTOCOL, state, self.kind)
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A share group with its members in the words of the classic protocol."""
+        """A share group with its members, as DescribeGroups shows them."""
         group = self.find(group_id)
         members = tuple(self._described(group_id, member) for member in group)
         snapshot = GroupSnapshot(group.epoch, CONSUMERS, None, None, members)
@@ -182,27 +182,27 @@ class ShareGroups:
         )  # fmt: skip
 
     def empty_since_ms(self, group_id: str) -> int | None:
-        """None, as if it had members: a share group is kept until somebody deletes it."""
+        """None, as if it had members: a share group never expires."""
         return None if self.has(group_id) else 0
 
     def subscribes(self, group_id: str, topic: str) -> bool:
-        """Whether a member of the group wants the topic."""
+        """Whether a member of the group subscribes to the topic."""
         group = self._groups.get(group_id)
         return group is not None and group.subscribes(topic)
 
     def check_commit(self, group_id: str, member: CommitMember) -> None:
-        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka does."""
         raise GroupNotFound(f"group {group_id} is a share group: {member.member_id} cannot commit offsets to it")
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Share groups have no committed offsets: raise GroupNotFound, as Kafka says it."""
+        """Share groups have no committed offsets: raise GroupNotFound, as Kafka does."""
         raise GroupNotFound(f"group {group_id} is a share group, without offsets to delete")
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Share groups have no committed offsets: nobody is kept from reading none."""
+        """Share groups have no committed offsets: reading none is allowed."""
 
     def discard_state(self, group_id: str, done: Done) -> None:
-        """Forget what is kept of a group without members: who keeps it is asked, one after the other."""
+        """Delete the states of a group without members: their keepers are asked one after the other."""
         try:
             self._check_unchanged(group_id)
             self.check_empty(group_id)
@@ -213,12 +213,12 @@ class ShareGroups:
             self._inventory.forget(group_id, places, self._until(group_id, done))
 
     def _check_unchanged(self, group_id: str) -> None:
-        """Raise CoordinatorLoading while an operator changes the group: each step may come again until all are done."""
+        """Raise CoordinatorLoading while an operator changes the group: its steps may be repeated until all succeed."""
         if group_id in self._changing:
             raise CoordinatorLoading(f"share group {group_id} is being moved or deleted")
 
     def _until(self, group_id: str, done: Done) -> Done:
-        """`done`, until which nobody joins the group."""
+        """A `done` that keeps members from joining the group until it is called."""
         self._changing.add(group_id)
 
         def over(error: DuramenError | None) -> None:
@@ -228,19 +228,19 @@ class ShareGroups:
         return over
 
     def remove(self, group_id: str) -> Sequence[bytes]:
-        """Forget a group of which nothing is kept any more."""
+        """Remove a group without states."""
         if group_id in self._groups:
             self.check_empty(group_id)
         return ()
 
     def restore(self, index: int | None) -> Iterator[None]:
-        """Members join again by themselves."""
+        """Nothing: members rejoin by themselves."""
         del index
         return iter(())
 
     def let_go(self, those: Callable[[str], bool], error: DuramenError) -> None:
-        """Such groups are coordinated here no more: their members join another coordinator."""
-        del error  # who waits is told by what could not be stored
+        """The node no longer coordinates these groups: their members join another coordinator."""
+        del error  # failed writes report it to waiting requests
         self._inventory.let_go(those)
         for group in [group for group in self._groups.values() if those(group.id)]:
             del self._groups[group.id]
@@ -250,13 +250,13 @@ class ShareGroups:
     # -- an operator --------------------------------------------------------------------------------
 
     def check_empty(self, group_id: str) -> None:
-        """Raise GroupNotFound or GroupNotEmpty unless the group is there and has no members."""
+        """Raise GroupNotFound or GroupNotEmpty unless the group exists and has no members."""
         members = len(self.find(group_id))
         if members:
             raise GroupNotEmpty(f"share group {group_id} has {members} members")
 
     def offsets(self, group_id: str) -> dict[str, list[int]]:
-        """The partitions that a group has a share of, by topic. Raises GroupNotFound."""
+        """The partitions of a group, by topic. Raises GroupNotFound."""
         self.find(group_id)
         found: dict[str, list[int]] = {}
         for key in self._inventory.keys(group_id):
@@ -266,7 +266,7 @@ class ShareGroups:
         return found
 
     def alter_offsets(self, group_id: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
-        """Have a group without members begin anew at these offsets; as in Apache Kafka, one that is new is made."""
+        """Reset a group without members to these offsets; as in Apache Kafka, a missing group is created."""
         try:
             self._kinds.check(group_id, self.kind)
             self._check_unchanged(group_id)
@@ -282,7 +282,7 @@ class ShareGroups:
             self._inventory.begin_anew(group_id, places, self._until(group_id, done))
 
     def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
-        """Forget what a group without members has of a stream."""
+        """Delete the states of a group without members for a stream."""
         try:
             self._check_unchanged(group_id)
             self.check_empty(group_id)
@@ -295,9 +295,9 @@ class ShareGroups:
     # -- the node -----------------------------------------------------------------------------------
 
     def tidy(self, is_gone: Callable[[UUID], bool]) -> None:
-        """Forget streams that are deleted, where nobody could when they were: a coordinator was missing.
+        """Remove deleted streams from groups whose coordinator was missing at the deletion.
 
-        One that has begun may not have heard of a new stream yet: what is not there twice is gone.
+        A new coordinator may not know a new stream yet: a stream that is missing twice is deleted.
         """
         missed = {
             group

@@ -1,4 +1,4 @@
-"""Share groups over the nodes of a cluster: requests to other nodes, and the responses to theirs. Also for one node."""
+"""Share groups across the nodes of a cluster: requests to other nodes, and responses to theirs. Also for one node."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -46,7 +46,7 @@ LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], N
 
 
 class ShareKit(NamedTuple):
-    """What it works with. `configs` gives the configs that a group has of its own."""
+    """Dependencies. `configs` returns the configs that a group overrides."""
 
     runtime: Runtime
     caller: Caller
@@ -62,7 +62,7 @@ class ShareKit(NamedTuple):
 
 
 class ShareNodes:
-    """`sharing` is what this node delivers, `states` what it keeps, `inventory` which groups it coordinates."""
+    """`sharing` delivers records, `states` keeps states, `inventory` has the groups that this node coordinates."""
 
     def __init__(self, kit: ShareKit) -> None:
         self._kit = kit
@@ -90,7 +90,7 @@ class ShareNodes:
     # -- where groups are ---------------------------------------------------------------------------
 
     def locate(self, keys: Iterable[ShareKey], done: LocatedDone) -> None:
-        """Where a group is in partitions, wherever these are led: None where it has no share of one."""
+        """The group's offsets in partitions, at any leader: None if it has no state for one."""
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
         by_leader: dict[int | None, list[ShareKey]] = {}
         for key in keys:
@@ -139,7 +139,7 @@ class ShareNodes:
     # -- the node -----------------------------------------------------------------------------------
 
     def started(self, done: Done) -> None:
-        """A node that is alone mends what a crash, or an earlier version, has left, once it knows what it keeps."""
+        """A standalone node repairs what a crash, or an earlier version, has left, once its states are loaded."""
         if not self._alone or not self.stream.ready:
             done(None)
             return
@@ -158,7 +158,7 @@ class ShareNodes:
         self._kit.runtime.when_loaded(SHARE_STATE_STREAM, loaded)
 
     def is_gone(self, stream_id: StreamId) -> bool:
-        """Whether a stream is known to have been deleted."""
+        """Whether a stream is known to be deleted."""
         there = self._kit.streams.find_id(stream_id) is not None
         return not there and (self._alone or self._kit.membership.is_gone(stream_id))
 
@@ -167,7 +167,7 @@ class ShareNodes:
             self.states.forget_stream(stream.id)
 
     def tidy(self) -> None:
-        """Forget what nobody has used for a while, and cut the log of states."""
+        """Drop unused share partitions, and truncate the log of states."""
         self.sharing.tidy()
         self.states.tidy()
 

@@ -1,7 +1,7 @@
 """A share partition: one group's state of one partition, its locks, and the storage of its state.
 
-It lives at the leader of the partition, during its term. Decisions of consumers are stored first, by the leader of the
-partition of `__share_group_state`, and take effect once they are durable there.
+It lives at the leader of the partition, during its term. Consumers' acknowledgements are stored first, by the leader of
+the partition of `__share_group_state`, and take effect once they are durable there.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""What a consumer may say about a record, in Kafka's numbers; a gap is an offset without a record."""
+"""Acknowledgement types, in Kafka's numbers; a gap is an offset without a record."""
 
 _OUTCOMES: Final = {
     GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
@@ -52,7 +52,7 @@ Done = Callable[[DuramenError | None], None]
 
 
 class Acknowledged(NamedTuple):
-    """What a consumer says about the offsets `first` to `last`: one type for all of them, or one for each."""
+    """The acknowledgement of offsets `first` to `last`: one type for all of them, or one for each."""
 
     first: int
     last: int
@@ -60,7 +60,7 @@ class Acknowledged(NamedTuple):
 
 
 class ShareCounts:
-    """What happens to records, counted."""
+    """Counters of deliveries and acknowledgements."""
 
     __slots__ = ("_said", "acquired", "expired")
 
@@ -72,12 +72,12 @@ class ShareCounts:
         }  # fmt: skip
 
     def of(self, type_: int) -> Counter:
-        """The counter of what consumers say; gaps and renewed locks are counted nowhere."""
+        """The counter of an acknowledgement type; gaps and renewed locks are not counted."""
         return self._said.get(type_, _UNCOUNTED)
 
 
 class AcquiredRecords(NamedTuple):
-    """What a fetch has acquired: whole batches, and which of their offsets; `size` is how many these are."""
+    """The result of a fetch: whole batches, and their acquired offsets; `size` is the number of these."""
 
     records: bytes
     acquired: list[Acquired]
@@ -85,7 +85,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class SharePartition:
-    """A share partition in use. `waiting` are those to be told when there is something to acquire again."""
+    """A share partition in use. `waiting` are callbacks for newly available records."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SharePartition:
         counts: ShareCounts,
         ended: Callable[["SharePartition"], None],
     ) -> None:
-        """`ended` is told when it is not to be used any more."""
+        """`ended` is called when the share partition must no longer be used."""
         self.key = key
         self.partition = partition
         self.waiting: dict[Callable[[], None], None] = {}
@@ -112,8 +112,8 @@ class SharePartition:
         self._window: Window | None = None
         self._kept = ShareState()
         self._writer: StateWriter | None = None
-        self._open = 0  # changes on their way to the disk
-        self._stored_start = UNKNOWN_START  # what lies before is done with, durably
+        self._open = 0  # number of writes in progress
+        self._stored_start = UNKNOWN_START  # all before it is durably completed
         self._loading: list[Done] = []
         self._timer: Deadline | None = None
         self.gone = False
@@ -122,7 +122,7 @@ class SharePartition:
     # -- loading ------------------------------------------------------------------------------------
 
     def load(self, done: Done) -> None:
-        """Take in what is kept, or decide where to begin; `done` once the window is there and durable."""
+        """Load the stored state, or choose the start; calls `done` once the window exists and is durable."""
         self.used_ms = self._clock.monotonic_ms()
         if self._window is not None or self.gone:
             done(self.why_gone() if self.gone else None)
@@ -187,36 +187,36 @@ class SharePartition:
 
     @property
     def window(self) -> Window:
-        """The window; `load` comes first."""
+        """The window; call `load` first."""
         if self._window is None:
             raise AssertionError("a share partition is loaded before it is used")
         return self._window
 
     @property
     def loaded(self) -> bool:
-        """Whether the window is there."""
+        """Whether the window exists."""
         return self._window is not None
 
     def state(self) -> ShareState:
-        """Where it is now, what was acquired and not answered for left out."""
+        """The present state, without acquired records."""
         window = self.window
         return self._kept._replace(start_offset=window.start, states=tuple(window.states()))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is lost by forgetting it until it is used again."""
+        """Whether it can be unloaded without loss until its next use."""
         held = self._window is not None and self._window.next_deadline_ms() is not None
         return not (held or self.waiting or self._open or self._loading)
 
     @property
     def delivers(self) -> bool:
-        """Whether records may be handed out: not where another leader may have handed them out long ago."""
+        """Whether records may be delivered: not if another leader may have delivered them already."""
         return not (self.gone or self.partition.deposed)
 
     # -- acquiring ----------------------------------------------------------------------------------
 
     def next_offset(self) -> int | None:
-        """From where there may be something to acquire; None where nothing may be acquired now."""
+        """The first offset that may have records to acquire; None if nothing may be acquired now."""
         config, window = self._config(), self.window
         self.used_ms = self._clock.monotonic_ms()
         window.limit(config.most_deliveries, config.most_in_flight)
@@ -227,10 +227,10 @@ class SharePartition:
         self, offset: int, data: bytes, owner: str, most: int, batch_size: int, *, strict: bool,
         dropped: Callable[[Header], bool],
     ) -> AcquiredRecords:  # fmt: skip
-        """Have `owner` acquire from batches read from `offset` on: about `most` records, not more if `strict`.
+        """Acquire for `owner` from batches read from `offset` on: about `most` records, not more if `strict`.
 
-        Without `strict` a batch is acquired as a whole (KIP-932); what is acquired is told in pieces of about
-        `batch_size`. Batches of which `dropped` says so hold nothing for consumers: they are done with.
+        Without `strict` a batch is acquired as a whole (KIP-932); the result has ranges of about `batch_size`. Batches
+        for which `dropped` is true have no records for consumers: they count as completed.
         """
         window = self.window
         deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
@@ -266,13 +266,13 @@ class SharePartition:
     # -- deciding -----------------------------------------------------------------------------------
 
     def acknowledge(self, owner: str, batches_: Sequence[Acknowledged], done: Done) -> None:
-        """Take in what `owner` says, all of it or nothing; `done` once it is durable, or RecordStateInvalid."""
+        """Apply the acknowledgements of `owner`, atomically; calls `done` once durable, or with RecordStateInvalid."""
         self.used_ms = self._clock.monotonic_ms()
         window = self.window
         deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
         spoken = [piece for batch in batches_ for piece in _pieces(batch)]
         try:
-            # As in Apache Kafka, where nothing is on its way at all it is the records' state that is wrong.
+            # As in Apache Kafka, with nothing in flight the state of the records is invalid.
             if spoken and window.in_flight and spoken[-1][1] >= window.end:
                 raise RequestInvalid(f"nothing was acquired from offset {window.end} on")
             for first, last, type_ in spoken:
@@ -292,13 +292,13 @@ class SharePartition:
             done(error)
 
         if not decision and any(last >= self._stored_start for _, last, type_ in spoken if type_ != RENEW):
-            # It is done with already, but whether that is stored is not known.
+            # It is completed already, but may not be stored.
             self._store(window.start, (), kept)
         else:
             self._keep(decision, kept)
 
     def release(self, owner: str, done: Done) -> None:
-        """Release everything that `owner` holds."""
+        """Release every record that `owner` has acquired."""
         self._keep(self.window.release_owner(owner), done)
 
     def _keep(self, decision: Decision, done: Done) -> None:
@@ -331,7 +331,7 @@ class SharePartition:
             if error is None:
                 self._stored_start = max(start, self._stored_start)
             if isinstance(error, FencedLeaderEpoch | ShareGroupUnknown):
-                # Another leads, or the state was begun anew: what is here is not what is kept.
+                # Another node leads, or the state was reset: the memory here differs from the stored state.
                 error = NotLeader(str(error))
                 self.close(error)
             done(error)
@@ -343,7 +343,7 @@ class SharePartition:
     # -- locks --------------------------------------------------------------------------------------
 
     def _look_at(self, at_ms: int) -> None:
-        """See to it that locks are looked at then, at the latest: once for nothing is cheaper than to count them."""
+        """Check locks at that time or earlier: an unneeded check is cheaper than counting locks."""
         current = self._timer
         if self.gone or (current is not None and current.action is not None and current.at_ms <= at_ms):
             return
@@ -355,7 +355,7 @@ class SharePartition:
         decision = self.window.expire(self._clock.monotonic_ms())
         if decision and not self.gone:
             self._counts.expired.value += sum(state.last - state.first + 1 for state in decision)
-            # Whether that is durable matters to nobody: a restart or another leader makes them available too.
+            # Durability is not needed: a restart or another leader makes them available too.
             self.window.settle(decision)
             self._write(decision, lambda _: None)
             self._wake()
@@ -364,7 +364,7 @@ class SharePartition:
             self._look_at(next_ms)
 
     def why_gone(self) -> DuramenError:
-        """What those are told who still want something of it."""
+        """The error for requests that still use it."""
         if self.partition.stream.deleted:
             return StreamNotFound("no such partition")
         try:
@@ -374,9 +374,9 @@ class SharePartition:
         return self._why or ShareGroupUnknown(f"group {self.key.group} no longer reads this partition")
 
     def close(self, why: DuramenError | None = None) -> None:
-        """What is here is not what is kept, or there is no such partition: nothing is delivered any more.
+        """The memory differs from the stored state, or the partition is deleted: deliver nothing more.
 
-        `why` is told to those who still want something; None: the group may have no share of the partition any more.
+        Waiting requests get `why`; None: the group may no longer have a state for the partition.
         """
         if self.gone:
             return
@@ -392,7 +392,7 @@ class SharePartition:
 
 
 def _pieces(batch: Acknowledged) -> list[tuple[int, int, int]]:
-    """(First, last, type) of offsets side by side of which the same is said."""
+    """(first, last, type) of adjacent offsets with the same type."""
     if len(batch.types) == 1:
         return [(batch.first, batch.last, batch.types[0])]
     pieces = []

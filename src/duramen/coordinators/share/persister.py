@@ -41,13 +41,13 @@ _PACE: Final = RetryPace(within_ms=10_000, first_ms=50, most_ms=50)
 
 Done = Callable[[DuramenError | None], None]
 Mandate = Callable[[], int]
-"""The epoch in which this node coordinates a group; raises NotCoordinator where it does no more."""
+"""The epoch in which this node coordinates a group; raises NotCoordinator if it no longer does."""
 
 StateDone = Callable[[ShareState | DuramenError], None]
 
 
 class Begin(NamedTuple):
-    """A state that is to begin at an offset (-1: where its first reader says), of a partition with a leader epoch."""
+    """A state that starts at an offset (-1: its first reader chooses), of a partition with a leader epoch."""
 
     key: ShareKey
     start_offset: int
@@ -55,7 +55,7 @@ class Begin(NamedTuple):
 
 
 class SharePersister:
-    """Asks the leaders of partitions."""
+    """Sends requests to the leaders of partitions."""
 
     def __init__(
         self, stream: StateStream, membership: NodeMembership, caller: Caller
@@ -68,7 +68,7 @@ class SharePersister:
     # -- states -------------------------------------------------------------------------------------
 
     def read(self, key: ShareKey, leader_epoch: int, done: StateDone) -> None:
-        """What is kept of a share partition. No older leader than that of `leader_epoch` changes it from then on."""
+        """Read the state of a share partition. From then on leaders older than `leader_epoch` cannot change it."""
 
         def answered(answer: Was | DuramenError) -> None:
             try:
@@ -80,11 +80,11 @@ class SharePersister:
         self._ask_keeper(key, READ_STATE, lambda _: ReadState(key_of(key), leader_epoch), answered)
 
     def writer(self, key: ShareKey, state: ShareState, leader_epoch: int) -> "StateWriter":
-        """Who stores the changes of a state that was read."""
+        """The writer of changes to a state that was read."""
         return StateWriter(key, state.state_epoch, leader_epoch, self.write)
 
     def write(self, key: ShareKey, state_epoch: int, leader_epoch: int, updates: Sequence[Update], done: Done) -> None:
-        """Store changes of a state; the one before has to be answered first."""
+        """Store changes of a state; the previous write must have ended."""
         self._sequence += 1
         sequence = self._sequence
 
@@ -94,7 +94,7 @@ class SharePersister:
         self._ask_keeper(key, WRITE_STATE, request, lambda answer: done(_failure(answer)))
 
     def change(self, change: StateChange, wanted: Sequence[Begin], mandate: Mandate, done: Done) -> None:
-        """States of a group begin, begin anew or are forgotten; `done` once all of it is durable."""
+        """Create, reset or delete states of a group; calls `done` once everything is durable."""
         by_partition: dict[PartitionId, list[Begin]] = {}
         try:
             for begin in wanted:
@@ -122,13 +122,13 @@ class SharePersister:
     # -- leaders of partitions ----------------------------------------------------------------------
 
     def locate(self, keys: Sequence[ShareKey], done: Callable[[Located | DuramenError], None]) -> None:
-        """Where a group is in partitions, at least one, all of which are led by who leads the first."""
+        """A group's offsets in one or more partitions, which all have the leader of the first."""
         request = Locate(tuple(map(key_of, keys)))
         place = PartitionId(keys[0].topic_id, keys[0].partition)
         self._ask(partial(_same, place), LOCATE, lambda _: request, done)
 
     def drop(self, keys: Sequence[ShareKey], done: Done) -> None:
-        """Have nobody deliver by a state that he has read before; where nobody leads, nobody has."""
+        """Make the leaders drop states in memory; a partition without a leader has none."""
         gather = _Gather(done)
         by_place: dict[PartitionId, list[ShareKey]] = {}
         for key in keys:
@@ -144,7 +144,10 @@ class SharePersister:
         self, place_of: Callable[[], PartitionId], method: Method[Request, Response],
         request: Callable[[int], Request], done: Answered[Response],
     ) -> None:  # fmt: skip
-        """Ask the leader of a partition. `request` is what it is asked in its epoch; raises why it is not any more."""
+        """Send a request to the leader of a partition.
+
+        `request` builds it for the leader's epoch, or raises to give up.
+        """
 
         def leader() -> KnownLeader:
             state = self._membership.partition(place_of())
@@ -166,7 +169,7 @@ class SharePersister:
 
 
 class StateWriter:
-    """Stores the changes of one state, one after the other; those that come meanwhile go together."""
+    """Stores the changes of one state, one after the other; changes that arrive meanwhile are combined."""
 
     def __init__(
         self, key: ShareKey, state_epoch: int, leader_epoch: int,
@@ -180,7 +183,7 @@ class StateWriter:
         self._busy = False
 
     def store(self, update: Update, done: Done) -> None:
-        """Store a change; `done` once it is durable."""
+        """Store a change; calls `done` once it is durable."""
         self._waiting.append((update, done))
         if not self._busy:
             self._go_on()
@@ -200,7 +203,7 @@ class StateWriter:
 
 
 class _Gather:
-    """Calls `done` once, when all answers are there, with the first error among them."""
+    """Calls `done` once all responses have arrived, with the first error among them."""
 
     def __init__(self, done: Done) -> None:
         self._done = done
@@ -208,7 +211,7 @@ class _Gather:
         self._failed: DuramenError | None = None
 
     def one(self) -> Callable[[object], None]:
-        """One more that will be answered."""
+        """Add a response to wait for; returns its callback."""
         self._left += 1
         return self._answered
 
@@ -217,7 +220,7 @@ class _Gather:
         self.end()
 
     def end(self) -> None:
-        """No more will be asked, or one is answered."""
+        """The last request is sent, or a response has arrived."""
         self._left -= 1
         if not self._left:
             self._done(self._failed)

@@ -46,14 +46,14 @@ Key = tuple[str, _Id, _Count]
 
 _Spoken = tuple[_Count, _Count, _Count, _Count]
 Update = tuple[_Offset, tuple[_Spoken, ...]]
-"""A start (-1: the same), and positions from first to last with their phase and number of deliveries."""
+"""A start (-1: unchanged), and ranges of offsets with their phase and number of deliveries."""
 
 Place = tuple[int, int, int] | None
-"""Start offset, leader epoch and lag; None where the group has no share of the partition, or that is not known."""
+"""Start offset, leader epoch and lag; None if the group has no state for the partition, or it is unknown."""
 
 
 class StateChange(StrEnum):
-    """What becomes of states."""
+    """The kinds of changes of states."""
 
     BEGIN = "begin"
     BEGIN_ANEW = "begin-anew"
@@ -61,16 +61,16 @@ class StateChange(StrEnum):
 
 
 class ReadState(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """A partition's leader of that epoch asks the leader of the state's partition; no older one writes from then on."""
+    """A partition's leader in that epoch reads the state from its keeper; older leaders cannot write from then on."""
 
     key: Key
     leader_epoch: int
 
 
 class WriteState(msgspec.Struct, frozen=True, array_like=True, tag="write"):
-    """A partition's leader changes a state it has read. `sequence` rises with each change, not with repetitions.
+    """A partition's leader changes a state that it has read. `sequence` increases with each change, not with retries.
 
-    It is meant for who leads the state's partition in `keeper_epoch`.
+    The request is for the leader of the state's partition in `keeper_epoch`.
     """
 
     key: Key
@@ -82,10 +82,10 @@ class WriteState(msgspec.Struct, frozen=True, array_like=True, tag="write"):
 
 
 class ChangeStates(msgspec.Struct, frozen=True, array_like=True, tag="change"):
-    """A group's coordinator changes states of one partition: each with where it begins (-1: not yet) and leader epoch.
+    """A group's coordinator changes states of one partition: each with its start (-1: not yet) and leader epoch.
 
-    Those that are to begin and are there already stay as they are. It is meant for who leads their partition in
-    `keeper_epoch`; the groups are coordinated in `coordinator_epoch`.
+    A creation leaves existing states as they are. The request is for the leader of their partition in `keeper_epoch`;
+    the groups are coordinated in `coordinator_epoch`.
     """
 
     change: StateChange
@@ -95,19 +95,19 @@ class ChangeStates(msgspec.Struct, frozen=True, array_like=True, tag="change"):
 
 
 class Locate(msgspec.Struct, frozen=True, array_like=True, tag="locate"):
-    """The leader of partitions is asked where a group is in them."""
+    """Ask the leader of partitions for a group's offsets in them."""
 
     keys: tuple[Key, ...]
 
 
 class Drop(msgspec.Struct, frozen=True, array_like=True, tag="drop"):
-    """The leader of partitions is to forget what it has in memory of states that have changed."""
+    """Ask the leader of partitions to drop changed states from its memory."""
 
     keys: tuple[Key, ...]
 
 
 class Was(msgspec.Struct, frozen=True, array_like=True, tag="was"):
-    """All that is kept of a share partition."""
+    """The stored state of a share partition."""
 
     start_offset: _Offset
     states: tuple[_Spoken, ...]
@@ -116,7 +116,7 @@ class Was(msgspec.Struct, frozen=True, array_like=True, tag="was"):
 
     @classmethod
     def of(cls, state: ShareState) -> "Was":
-        """A state as another node is told of it."""
+        """The state, encoded for another node."""
         return cls(
             state.start_offset,
             tuple((one.first, one.last, int(one.phase), one.deliveries) for one in state.states),
@@ -125,16 +125,16 @@ class Was(msgspec.Struct, frozen=True, array_like=True, tag="was"):
         )
 
     def state(self) -> ShareState:
-        """The state, as far as it matters to who delivers by it. Raises RequestInvalid."""
+        """The state, as far as the delivering leader needs it. Raises RequestInvalid."""
         return ShareState(self.start_offset, states_of(self.states), 0, self.state_epoch, self.leader_epoch)
 
 
 class StatesChanged(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
-    """It is so, durably."""
+    """The changes are durable."""
 
 
 class Located(msgspec.Struct, frozen=True, array_like=True, tag="located"):
-    """Where a group is in each partition that was asked for, and why that is not known where it is not."""
+    """The group's offset in each requested partition, and the errors of the unknown ones."""
 
     places: tuple[Place, ...]
     refused: tuple[Refused | None, ...]
@@ -148,18 +148,18 @@ DROP: Final = Method("drop-share-states", Drop, StatesChanged, idempotent=True)
 
 
 def key_of(key: ShareKey) -> Key:
-    """A share partition as nodes name it."""
+    """The key of a share partition in requests."""
     return key.group, key.topic_id.bytes, key.partition
 
 
 def share_key(key: Key) -> ShareKey:
-    """The share partition that nodes name so."""
+    """The share partition of a key in requests."""
     group, topic_id, partition = key
     return ShareKey(group, UUID(bytes=topic_id), partition)
 
 
 def states_of(spoken: tuple[_Spoken, ...]) -> tuple[State, ...]:
-    """The states of positions. Raises RequestInvalid for one that is never kept."""
+    """The states of ranges. Raises RequestInvalid for a phase that is never stored."""
     found = []
     for first, last, phase, deliveries in spoken:
         if phase not in _KEPT or first > last:

@@ -1,7 +1,7 @@
 """Share partition states in a partition of `__share_group_state`: one change after the other, fenced. Pure.
 
-Decisions about a state use its committed value, because nothing else of it is in progress. In memory are the fences of
-states in use, and values that do not outlive a leader: the epochs of requests, and the sequence of the last change
+Decisions about a state use its committed value, because no other change of it is in progress. In memory are the fences
+of states in use, and values that do not outlive a leader: the epochs of requests, and the sequence of the last change
 (docs/adr/share-state.md).
 """
 
@@ -45,32 +45,32 @@ from duramen.groups.share_records import (
 __all__ = ["Forget", "Renew", "ShareCommand", "ShareStateShard", "Tidied", "Tidy", "share_state_kind"]
 
 _CHECKPOINT_RECORDS: Final = 20_000
-_LATELY_MS: Final = 600_000  # no request is repeated for so long
+_LATELY_MS: Final = 600_000  # no request is repeated after this long
 
 Row = tuple[bytes, bytes | None]
-"""A record's key, and its value; None ends what it is about."""
+"""A record's key, and its value; None is a tombstone."""
 
 
 class Forget(NamedTuple):
-    """The stream of these states is deleted."""
+    """Delete states whose stream is deleted."""
 
     keys: tuple[ShareKey, ...]
 
 
 class Renew(NamedTuple):
-    """A snapshot of a state is stored now, so that the log can be cut below it."""
+    """Store a snapshot of a state, so that the log can be truncated below it."""
 
     key: ShareKey
 
 
 class Tidy(NamedTuple):
-    """Nothing is kept in memory of states that nobody has asked for lately, nor of groups that are not among these."""
+    """Drop memory of states without recent requests, and of groups that are not among these."""
 
     groups: frozenset[str]
 
 
 class Tidied(NamedTuple):
-    """All that is kept, with the offsets of the snapshots."""
+    """All stored states, with the offsets of their snapshots."""
 
     kept: tuple[Kept, ...]
 
@@ -79,7 +79,7 @@ ShareCommand = ReadState | WriteState | ChangeStates | Forget | Renew | Tidy
 
 
 class _Asked(NamedTuple):
-    """The newest leader that has asked for a state, and when that was."""
+    """The newest leader that has read a state, and the time of its request."""
 
     leader_epoch: int
     sequence: int
@@ -87,19 +87,19 @@ class _Asked(NamedTuple):
 
 
 class ShareStateShard(CoordinatorShard[ShareCommand]):
-    """The state machine; `alone`: whether no other node may lead the partition."""
+    """The state machine; `alone`: no other node can lead the partition."""
 
     def __init__(self, *, alone: bool, updates_per_snapshot: int) -> None:
         self._alone = alone
         self._updates_per_snapshot = updates_per_snapshot
         self._asked: dict[ShareKey, _Asked] = {}
-        self._stored: dict[ShareKey, Fence] = {}  # as the rows have them
+        self._stored: dict[ShareKey, Fence] = {}  # as stored in the rows
         self.coordinated: dict[str, int] = {}
-        """The newest epoch in which somebody has coordinated a group.
+        """The newest coordinator epoch of each group.
 
-        To remember it for as long as this node keeps the state is enough: who takes over first sees to it that the
-        states which another has begun to change are there, and says so with its epoch; and who hears of a newer keeper
-        has heard of every coordinator that was elected before.
+        It is enough to remember it while this node keeps the state: a new coordinator first makes sure that the states
+        which another has begun to change exist, and names its epoch; and a coordinator that knows a newer keeper knows
+        of every coordinator that was elected before.
         """
 
     def keys_of(self, command: ShareCommand) -> Collection[Hashable]:
@@ -147,7 +147,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
                 self._stored[stored.key] = Fence()
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
-        """Nothing is read before it is asked for."""
+        """Nothing is loaded before it is requested."""
         del rows
         self._stored.clear()
         return iter(())
@@ -155,7 +155,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
     # -- what leaders of partitions ask ------------------------------------------------------------
 
     def _read(self, request: ReadState, rows: StateRows, now_ms: int) -> Decision:
-        """All that is kept of a share partition, with everything that older leaders were told is stored."""
+        """The stored state of a share partition, with everything that was acknowledged to older leaders."""
         key = share_key(request.key)
         fence = read_by(self._find(key, rows), request.leader_epoch)
         state = find_state(rows, key)
@@ -164,7 +164,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         self._note(key, fence, now_ms)
         if self._alone or request.leader_epoch == ANYBODY or fence.leader_epoch <= state.leader_epoch:
             return Decision((), Was.of(state))
-        # Behind it in the log comes nothing of an older leader, whoever keeps the state.
+        # From here on the log has nothing of an older leader, whoever keeps the state.
         barrier = ShareUpdate(ANYBODY, (), fence.snapshot_epoch, fence.leader_epoch)
         return Decision([_row(key, barrier)], Was.of(merged(state, [barrier])))
 
@@ -189,7 +189,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
     # -- what coordinators of groups ask -----------------------------------------------------------
 
     def _change(self, request: ChangeStates, rows: StateRows, now_ms: int) -> Decision:
-        """States begin, begin anew or are forgotten."""
+        """Create, reset or delete states."""
         begins = [(share_key(key), start, epoch) for key, start, epoch in request.states]
         for key, _, _ in begins:
             self._check_coordinator(key.group, request.coordinator_epoch)
@@ -205,7 +205,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
     def _changed(
         self, change: StateChange, key: ShareKey, found: Fence, start: int, leader_epoch: int, now_ms: int
     ) -> Row | None:
-        """The record that makes it so; None where it is so."""
+        """The record of the change; None if there is nothing to change."""
         if change is StateChange.FORGET:
             return (encode_key(key), None) if self._forgotten(key, found, now_ms) else None
         if change is StateChange.BEGIN and found.there:
@@ -216,12 +216,12 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         return _whole(key, state, now_ms)
 
     def _forgotten(self, key: ShareKey, found: Fence, now_ms: int) -> bool:
-        """Whether there is something to forget."""
+        """Whether the state exists and is to be deleted."""
         self._note(key, forgotten(found), now_ms)
         return found.there
 
     def _check_coordinator(self, group: str, coordinator_epoch: int) -> None:
-        """Raise NotCoordinator where a newer coordinator of the group has asked."""
+        """Raise NotCoordinator if a newer coordinator of the group has sent a request."""
         newest = self.coordinated.get(group, coordinator_epoch)
         if coordinator_epoch < newest:
             raise NotCoordinator(f"share group {group} is coordinated in epoch {newest}, not {coordinator_epoch}")
@@ -252,7 +252,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
 
 
 def share_state_kind(*, alone: bool, updates_per_snapshot: int) -> ShardKind[ShareCommand]:
-    """The kind of coordinator. Its log is cut below the oldest snapshot that counts, and no further."""
+    """The shard kind. Its log is truncated below the oldest valid snapshot."""
 
     def make(_: int) -> CoordinatorShard[ShareCommand]:
         return ShareStateShard(alone=alone, updates_per_snapshot=updates_per_snapshot)

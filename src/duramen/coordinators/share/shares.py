@@ -28,11 +28,11 @@ _MOST_CONFIGS: Final = 10_000
 
 Done = Callable[[DuramenError | None], None]
 OffsetDone = Callable[["ShareOffset | DuramenError | None"], None]
-"""Called with where a group is, None where it has no share of the partition, or why that is not known."""
+"""Called with the group's offset, None if it has no state for the partition, or an error."""
 
 
 class ShareOffset(NamedTuple):
-    """Where a group is in a partition: -1 and no lag where it has not begun to read it."""
+    """A group's offset in a partition: -1 and no lag before its first read."""
 
     start_offset: int
     leader_epoch: int
@@ -53,7 +53,7 @@ class Sharing:
         configs: Callable[[str], Mapping[str, str]],
         metrics: Metrics,
     ) -> None:
-        """`configs` gives the configs that a group has of its own."""
+        """`configs` returns the configs that a group overrides."""
         self._persister = persister
         self._streams = streams
         self._store = store
@@ -63,14 +63,14 @@ class Sharing:
         self._configs = configs
         self._counts = ShareCounts(metrics)
         self._partitions: dict[ShareKey, SharePartition] = {}
-        self._groups: dict[Place, set[ShareKey]] = {}  # what is in use of a partition
+        self._groups: dict[Place, set[ShareKey]] = {}  # the share partitions in use, by partition
         self._config: dict[str, ShareConfig] = {}
         streams.listeners.append(self._stream_changed)
 
     # -- consumers ----------------------------------------------------------------------------------
 
     def config(self, group: str) -> ShareConfig:
-        """What a group is configured like."""
+        """The effective config of a group."""
         found = self._config.get(group)
         if found is None:
             if len(self._config) >= _MOST_CONFIGS:
@@ -83,7 +83,7 @@ class Sharing:
         self._config.pop(group, None)
 
     def find(self, key: ShareKey) -> SharePartition | DuramenError:
-        """A share partition, taken into use if need be; or why there is none."""
+        """A share partition, created if it is not in use; or the error."""
         stream = self._streams.find_id(key.topic_id)
         if stream is None or not 0 <= key.partition < len(stream.partitions):
             return StreamNotFound("no such topic")
@@ -104,7 +104,7 @@ class Sharing:
         return found
 
     def _gone(self, one: SharePartition) -> None:
-        """Whoever asks for it from here on gets another, which reads what is kept."""
+        """Later requests get a new one, which reads the stored state."""
         key = one.key
         if self._partitions.get(key) is one:
             del self._partitions[key]
@@ -114,7 +114,7 @@ class Sharing:
                 del self._groups[place]
 
     def fetch(self, keys: Sequence[ShareKey], owner: str, limits: ShareLimits, done: Answer) -> ShareFetcher:
-        """Have `owner` acquire records of share partitions of one group, looked at in their order."""
+        """Acquire records of one group's share partitions for `owner`, in their order."""
         wanted = [self.find(key) for key in keys]
         committed = bool(keys) and self.config(keys[0].group).committed
         fetcher = ShareFetcher(
@@ -124,7 +124,7 @@ class Sharing:
         return fetcher
 
     def acknowledge(self, key: ShareKey, owner: str, batches: Sequence[Acknowledged], done: Done) -> None:
-        """Take in what a consumer says of records that it holds; `done` once it is durable."""
+        """Apply a consumer's acknowledgements; calls `done` once they are durable."""
         found = self.find(key)
         if isinstance(found, DuramenError):
             done(found)
@@ -139,7 +139,7 @@ class Sharing:
         found.load(loaded)
 
     def release(self, owner: str, keys: Iterable[ShareKey], done: Callable[[], None]) -> None:
-        """A consumer's session ends: what it holds of these is available again; `done` once that is durable."""
+        """A consumer's session ends: release its acquired records; calls `done` once that is durable."""
         left = 1
 
         def released(_: DuramenError | None) -> None:
@@ -162,7 +162,7 @@ class Sharing:
         return ShareKey(group, partition.log.key.stream_id, partition.index)
 
     def drop(self, keys: Iterable[ShareKey]) -> None:
-        """What is kept of these has changed: nobody delivers by what was read before."""
+        """The stored states have changed: stop delivering by the ones in memory."""
         for key in keys:
             self._drop(key)
 
@@ -172,7 +172,7 @@ class Sharing:
             found.close()
 
     def offset(self, key: ShareKey, done: OffsetDone) -> None:
-        """Where a group is in a partition that this node leads."""
+        """The group's offset in a partition that this node leads."""
         stream = self._streams.find_id(key.topic_id)
         if stream is None or not key.partition < len(stream.partitions):
             done(None)
@@ -199,7 +199,7 @@ class Sharing:
     # -- the node -----------------------------------------------------------------------------------
 
     def led(self, partition: Partition) -> None:
-        """Who leads a partition, or in which epoch, is another: what was read in another epoch counts no more."""
+        """The leader or the leader epoch of a partition has changed: states read in another epoch are obsolete."""
         for key in list(self._groups.get((partition.log.key.stream_id, partition.index), ())):
             self._partitions[key].close(NotLeader("this node led the partition in another epoch"))
 
@@ -209,7 +209,7 @@ class Sharing:
                 self._drop(key)
 
     def tidy(self) -> None:
-        """Forget share partitions that nobody has used for a while."""
+        """Unload idle share partitions."""
         before_ms = self._clock.monotonic_ms() - _IDLE_MS
         for key, found in list(self._partitions.items()):
             if found.used_ms < before_ms and found.idle:

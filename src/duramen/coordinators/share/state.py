@@ -50,33 +50,33 @@ _SNAPSHOT: Final = b"\x00"
 _UPDATE: Final = b"\x01"
 _END: Final = b"\x02"
 _FIRST: Final = b""
-_LAST: Final = b"\xff\xff"  # no group is so long
+_LAST: Final = b"\xff\xff"  # group names are shorter
 _LENGTH = struct.Struct(">H")
 _PLACE = struct.Struct(">16si")
 _OFFSET = struct.Struct(">q")
 
 
 class Kept(NamedTuple):
-    """A state, and the offset of its snapshot."""
+    """A share partition, and the offset of its snapshot."""
 
     key: ShareKey
     offset: int
 
 
 class StateStream:
-    """The stream `__share_group_state`, which may not be there yet."""
+    """The stream `__share_group_state`, which may not exist yet."""
 
     def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
 
     @property
     def ready(self) -> bool:
-        """Whether there is somewhere to store."""
+        """Whether the stream exists."""
         return bool(self.partitions)
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Those of the stream; none where it is not there."""
+        """The partitions of the stream; none if it does not exist."""
         stream = self._streams.find(SHARE_STATE_STREAM)
         return () if stream is None else stream.partitions
 
@@ -87,7 +87,7 @@ class StateStream:
         return stream
 
     def place_of(self, key: ShareKey) -> PartitionId:
-        """The partition that keeps a share partition. Raises CoordinatorLoading."""
+        """The partition that stores a share partition. Raises CoordinatorLoading."""
         stream = self._there()
         return PartitionId(stream.id, state_partition_for(key, len(stream.partitions)))
 
@@ -112,14 +112,14 @@ def _key_of(row: bytes) -> ShareKey:
 
 
 class Stored(NamedTuple):
-    """What a record says: a snapshot, an update, or None, which ends the state."""
+    """A decoded record: a snapshot, an update, or None, which ends the state."""
 
     key: ShareKey
     value: ShareState | ShareUpdate | None
 
 
 def read_record(record: DecodedRecord) -> Stored | None:
-    """What a record says; None where it cannot be read: what it acknowledges may be delivered again."""
+    """Decode a record; None if it is unreadable: records that it acknowledges may be delivered again."""
     try:
         decoded = None if record.key is None else decode_key(record.key)
         if decoded is None:
@@ -133,9 +133,9 @@ def read_record(record: DecodedRecord) -> Stored | None:
 
 
 def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
-    """What records make of rows."""
+    """The changes of rows by records."""
     changed: dict[bytes, bytes | None] = {}
-    updates: dict[bytes, list[bytes]] = {}  # that are in `changed`, by what they begin with
+    updates: dict[bytes, list[bytes]] = {}  # the ones in `changed`, by their prefix
     for record in found:
         stored = read_record(record)
         if stored is None:
@@ -146,7 +146,7 @@ def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, b
             changed[row] = record.value
             updates.setdefault(prefix, []).append(row)
             continue
-        # A snapshot takes the place of the updates before it.
+        # A snapshot replaces the updates before it.
         changed.update((row, None) for row, _ in rows.scan(prefix + _UPDATE, prefix + _END))
         changed.update(dict.fromkeys(updates.pop(prefix, ())))
         changed[prefix + _SNAPSHOT] = None if record.value is None else offset + record.value
@@ -154,7 +154,7 @@ def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, b
 
 
 def find_state(rows: StateRows, key: ShareKey) -> ShareState | None:
-    """All that is kept of a share partition."""
+    """The stored state of a share partition."""
     snapshot = rows.get(_prefix(key) + _SNAPSHOT)
     return None if snapshot is None else merged(decode_snapshot(snapshot[_OFFSET.size :]), find_updates(rows, key))
 
@@ -166,7 +166,7 @@ def find_updates(rows: StateRows, key: ShareKey) -> list[ShareUpdate]:
 
 
 def snapshot_offsets(rows: StateRows) -> Iterator[Kept]:
-    """Every share partition that is kept."""
+    """Every stored share partition."""
     for row, value in rows.scan(_FIRST, _LAST):
         key = _key_of(row)
         if row == _prefix(key) + _SNAPSHOT:

@@ -1,1 +1,1 @@
-"""The coordinator of transactions and of the batches of Spark queries."""
+"""The coordinator of transactions and of batches of Spark queries."""

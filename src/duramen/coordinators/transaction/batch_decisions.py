@@ -41,14 +41,14 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 class Won(NamedTuple):
-    """An attempt that is to win, and who has written in its transaction."""
+    """A winning attempt, and the producer of its transaction."""
 
     winner: AttemptWinner
     identity: ProducerIdentity
 
 
 class Wish(NamedTuple):
-    """What a driver wants decided: a batch of a query by one of its runs. `digest` is empty where it is not known."""
+    """A driver's request to decide: a batch of a query by one of its runs. `digest` is empty if unknown."""
 
     query: str
     run: int
@@ -58,7 +58,7 @@ class Wish(NamedTuple):
 
 
 class Decisions:
-    """Decides for the queries that this node coordinates; what is stored of them is in `known`."""
+    """Decides for the queries that this node coordinates; their stored state is in `known`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Decisions:
         metrics: Metrics,
         kept_ms: int,
     ) -> None:
-        """Of a query that was one batch nothing is left `kept_ms` after its last attempt has ended."""
+        """The state of a query of a single batch is deleted `kept_ms` after its last attempt has ended."""
         self._decided = metrics.counter("duramen_spark_batches_total", "decided")
         self._refused = metrics.counter("duramen_spark_batches_total", "refused")
         self._known = known
@@ -83,13 +83,13 @@ class Decisions:
     # -- what attempts may do -----------------------------------------------------------------------
 
     def check_open(self, id_: str) -> None:
-        """Raise unless an id may begin or go on to write: every one that is not reserved, and attempts while open."""
+        """Raise unless an id may start or continue to write: unreserved ids always may, attempts while open."""
         if is_reserved(id_):
             attempt = attempt_of(id_)
             deciding.check_open(self._known.query(attempt.query), attempt)
 
     def check_begins(self, id_: str, current: TransactionalId | None) -> None:
-        """As `check_open`; an attempt that has something open does not begin again, for that would abort it."""
+        """Like `check_open`; an attempt with an open transaction must not start again, which would abort it."""
         self.check_open(id_)
         if is_reserved(id_) and current is not None and current.state is _ONGOING:
             raise TransactionStateInvalid(
@@ -99,7 +99,7 @@ class Decisions:
     def abort(
         self, id_: str, identity: ProducerIdentity, done: Callable[[ProducerIdentity | None, DuramenError | None], None]
     ) -> None:
-        """Its own writer gives an attempt up."""
+        """The writer of an attempt aborts it."""
         try:
             attempt = attempt_of(id_)
         except DuramenError as error:
@@ -121,7 +121,7 @@ class Decisions:
     # -- what drivers and their tasks ask -----------------------------------------------------------
 
     def begin(self, query: str, run: str, batch: int, done: BegunDone) -> None:
-        """A run writes a batch. Once it is the newest of its query, attempts of older ones are aborted."""
+        """A run starts a batch. Once it is the newest run of its query, attempts of older runs are aborted."""
 
         def act(over: Done) -> None:
             before = self._known.query(query)
@@ -149,9 +149,10 @@ class Decisions:
         self._turn(query, act, answer)
 
     def decide(self, wish: Wish, done: Done) -> None:
-        """Store that a batch is decided, then commit what has won and abort the others; `done` once that is under way.
+        """Store the decision about a batch, then commit the winners and abort the others.
 
-        The same again goes on with what is left. Raises what `deciding.decide` raises, and AttemptLost.
+        It calls `done` once that has started. A repeated request resumes. Raises like `deciding.decide`, and
+        AttemptLost.
         """
 
         def act(over: Done) -> None:
@@ -186,7 +187,7 @@ class Decisions:
         self._turn(wish.query, act, answer)
 
     def abandon(self, query: str, run: int, batch: int, done: Done) -> None:
-        """A driver gives a batch up that is not decided: what its run has open of it is aborted."""
+        """A driver gives up an undecided batch: the open attempts of its run are aborted."""
 
         def act(over: Done) -> None:
             lost = [
@@ -204,7 +205,7 @@ class Decisions:
         return one is not None and one.state is _ONGOING
 
     def _check_won(self, wish: Wish) -> None:
-        """Every attempt that is to win is open, by who wrote in it: then it stays open until it is ended here."""
+        """Check that every winner is open with its producer: then it stays open until it is ended here."""
         for won in wish.won:
             id_ = TaskAttempt(wish.query, wish.run, wish.batch, *won.winner).id
             one = self._known.get(id_)
@@ -218,7 +219,7 @@ class Decisions:
     # -- turns --------------------------------------------------------------------------------------
 
     def _turn(self, query: str, act: Callable[[Done], None], done: Done) -> None:
-        """`act` when all before it for a query are over; it calls what it is handed once, or raises."""
+        """Run `act` after all earlier work for a query; it calls its argument once, or raises."""
         try:
             name = query_name(query)
             self._transactions.check(name)
@@ -238,7 +239,7 @@ class Decisions:
 
         def begin() -> None:
             try:
-                # What could not be stored may be in the log: it has been read again before the next turn.
+                # A failed write may be in the log: the log has been read again before the next turn.
                 self._transactions.check(name)
                 act(over)
             except DuramenError as refused:
@@ -253,7 +254,7 @@ class Decisions:
     # -- what was decided is done -------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """End what is decided or has timed out, and forget what is over."""
+        """End attempts that are decided or have timed out, and forget ended ones."""
         for query in self._known.writing_queries():
             if any(self._wants(one, attempt) for one, attempt in self._attempts(query)):
                 self._turn(query, partial(self._settle, query), _nothing)
@@ -269,14 +270,14 @@ class Decisions:
         return [(one, attempt) for one, attempt in found if attempt is not None]
 
     def _wants(self, one: TransactionalId, attempt: TaskAttempt) -> bool:
-        """Whether an attempt is open that is to be ended."""
+        """Whether an attempt is open and must be ended."""
         if one.state is not _ONGOING:
             return False
         fate = deciding.fate_of(self._known.query(attempt.query), attempt)
         return fate is not AttemptFate.OPEN or self._lateness.is_late(one)
 
     def _settle(self, query: str, over: Done) -> None:
-        """In a turn: end every attempt that is to be."""
+        """In a turn: end every attempt that must be ended."""
         ends = [
             partial(self._change, one.id, partial(self._ended, attempt))
             for one, attempt in self._attempts(query)
@@ -317,7 +318,7 @@ class Decisions:
         return machine.fence(current, self._clock.wall_ms())
 
     def _all(self, actions: Iterable[Callable[[Done], None]], done: Done) -> None:
-        """Do all of them; then `done`, with the first of their errors."""
+        """Run all actions; then call `done` with the first of their errors."""
         failed: list[DuramenError] = []
         left = 1
 
@@ -334,7 +335,7 @@ class Decisions:
         ended(None)
 
     def _forget_over(self, query: str) -> None:
-        """An attempt's id is used for one transaction: it is forgotten when that is over."""
+        """An attempt's id is used for one transaction: it is forgotten after its end."""
         late_ms = self._clock.wall_ms() - self._kept_ms
         for one, attempt in self._attempts(query):
             decided = deciding.fate_of(self._known.query(query), attempt) is not AttemptFate.OPEN
@@ -364,7 +365,7 @@ def _is_over(one: TransactionalId) -> bool:
 
 
 def _was_one_batch(query: Query) -> bool:
-    """Whether it is one of `df.write`: it never comes again."""
+    """Whether the query is a `df.write`: it never has another batch."""
     return query.id.startswith("write-")
 
 
@@ -373,4 +374,4 @@ def _busy(query: Query) -> DuramenError:
 
 
 def _nothing(_: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

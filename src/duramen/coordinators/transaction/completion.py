@@ -39,7 +39,7 @@ Batch = tuple[Log, bytearray, Header]
 
 
 class TransactionDependencies(NamedTuple):
-    """Where transactions leave something: their own log, streams, the offsets of groups; and who leads what."""
+    """The places where transactions write: their own log, streams, group offsets; and the membership."""
 
     log: TransactionLog
     streams: BrokerStreams
@@ -49,7 +49,7 @@ class TransactionDependencies(NamedTuple):
 
 
 class Endings:
-    """Ends transactions on a node that is alone, which are `known`. They are stored by `store`."""
+    """Ends the `known` transactions on a standalone node. `store` stores them."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Endings:
         metrics: Metrics,
         report: Callable[[str], None],
     ) -> None:
-        """`report` is told what an operator should hear of."""
+        """`report` receives messages for the operator."""
         self.store: TransactionStore
         self._committed = metrics.counter("duramen_transactions_total", "committed")
         self._aborted = metrics.counter("duramen_transactions_total", "aborted")
-        self._later: dict[str, Sequence[Batch]] = {}  # markers that come when the end is durable, by id
+        self._later: dict[str, Sequence[Batch]] = {}  # markers written after the end is durable, by id
         self._unmarked: dict[str, list[Log]] = {}  # by id: logs without a marker while other logs may have theirs
         self._waiting: list[tuple[Collection[Log], Callable[[], None]]] = []
         self._known = known
@@ -75,9 +75,9 @@ class Endings:
         self._report = report
 
     def step(self, prepared: TransactionalId, *, stored: bool) -> Step:
-        """The markers of a prepared transaction, and what it is when they are there.
+        """The markers of a prepared transaction, and its state after them.
 
-        Where it is `stored`, only those where it is open: a start does not know which of them are there.
+        If it is `stored`, only markers for logs with an open transaction: a start does not know which markers exist.
         """
         markers, later = self._markers(prepared, missing_only=stored)
         if later:
@@ -103,14 +103,14 @@ class Endings:
         (self._committed if _commits(prepared) else self._aborted).value += 1
 
     def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
-        """The markers of logs that do not go through the WAL: only now that it is durable how the transaction ends."""
+        """Write the markers of logs outside the WAL: only now the outcome of the transaction is durable."""
         del index, epoch
         later = self._later.pop(prepared.id, ())
         left = len(later)
         self._unmarked[prepared.id] = unmarked = [log for log, *_ in later]
 
         def appended(log: Log, _: int, error: DuramenError | None) -> None:
-            # A log that takes nothing until the next start has its marker written then.
+            # A log that takes no writes until the next start gets its marker then.
             nonlocal left
             left -= 1
             if error is None or log.deleted:
@@ -122,7 +122,7 @@ class Endings:
                 self.store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
 
         def stored(_: TransactionalId | None, __: DuramenError | None) -> None:
-            # Where that cannot be stored, the next start finds what is prepared, and all its markers.
+            # If that cannot be stored, the next start finds the prepared transaction, and all its markers.
             self._ended(prepared)
             done(machine.complete(prepared, self._clock.wall_ms()), None)
 
@@ -132,7 +132,7 @@ class Endings:
     def when_whole(self, logs: Collection[Log], done: Callable[[], None]) -> Callable[[], None]:
         """Call `done` at a moment when no transaction has its marker in only some of these logs; it may be now.
 
-        What is returned takes that back.
+        The result cancels the call.
         """
         if self._is_whole(logs):
             done()
@@ -204,14 +204,14 @@ class Endings:
         ended(None)
 
     def left(self, index: int, epoch: int) -> None:
-        """What is prepared in a partition that was read anew goes on."""
+        """Continue prepared transactions of a partition that was reloaded."""
         del epoch
         for prepared in self._known.open():
             if prepared.state in PREPARED and self._log.partition_of(prepared.id) == index:
                 self.store.finish_left(prepared.id, _nothing)
 
     def _abandoned(self) -> list[Batch]:
-        """Markers that abort what is open in a log and of which no transactional id knows."""
+        """Markers that abort open transactions in a log that have no transactional id."""
         writers = {one.producer_id: one for one in self._known.values()}
         found: list[Batch] = []
         for stream in self._streams:
@@ -235,4 +235,4 @@ def _commits(prepared: TransactionalId) -> bool:
 
 
 def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

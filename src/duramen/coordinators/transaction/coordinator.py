@@ -54,11 +54,11 @@ _TOO_OLD: Final = (
     " nodes are of this version, raise it with `duramen cluster upgrade`"
 )
 _REPORT_MS: Final = 60_000
-_MEMORY_SHARE: Final = 16  # transactional ids may take a sixteenth of memory.limit.bytes
+_MEMORY_SHARE: Final = 16  # transactional ids use at most a sixteenth of memory.limit.bytes
 
 
 class Listed(NamedTuple):
-    """A line of the list of transactions."""
+    """A row of the list of transactions."""
 
     id: str
     producer_id: int
@@ -81,7 +81,7 @@ class Transactions:
         caller: Caller,
         runtime: Runtime,
     ) -> None:
-        """`report` is told what an operator should hear of."""
+        """`report` receives messages for the operator."""
         self._begun = metrics.counter("duramen_transactions_total", "begun")
         self._streams = places.streams
         self._offsets = places.offsets
@@ -108,7 +108,7 @@ class Transactions:
         self.decisions = Decisions(
             self._known, self._store, clock, self._lateness, places.store.soon, metrics, self._max_timeout_ms
         )
-        """What is decided about the batches of Spark's queries."""
+        """The decisions about batches of Spark queries."""
         self._stopping = False
         self._report = report
         self._report_ms = 0
@@ -116,9 +116,9 @@ class Transactions:
     # -- starting and stopping ----------------------------------------------------------------------
 
     def restore(self, done: Callable[[DuramenError | None], None]) -> None:
-        """Have what is stored in memory, and end what a crash has left in the middle; then `done`.
+        """Load all stored ids, and complete interrupted transactions; then call `done`.
 
-        In a cluster that is done for each partition of `__transaction_state` when this node begins to lead it.
+        On a cluster that happens for each partition of `__transaction_state` when this node becomes its leader.
         """
 
         def loaded(error: DuramenError | None) -> None:
@@ -135,17 +135,17 @@ class Transactions:
         self._store.restore(loaded)
 
     def _took_in(self) -> None:
-        """What is stored of more ids is in memory: batches that are decided are finished."""
+        """More ids are loaded: finish decided batches."""
         self.decisions.sweep()
 
     def led(self, partition: Partition) -> None:
-        """From here on this node leads a partition of `__transaction_state` anew, or no more."""
+        """The leadership of a partition of `__transaction_state` has changed on this node."""
         self._store.let_go(partition.index)
 
     def when_whole(self, logs: Collection[Log], done: Callable[[], None]) -> Callable[[], None]:
         """Call `done` at a moment when no transaction has its marker in only some of these logs; it may be now.
 
-        What is returned takes that back. In a cluster markers come one by one, and nothing is waited for.
+        The result cancels the call. On a cluster markers are written one by one, and `done` is called at once.
         """
         if self._endings is not None:
             return self._endings.when_whole(logs, done)
@@ -154,13 +154,13 @@ class Transactions:
 
     @property
     def vectors(self) -> ClusterVectors | None:
-        """Takes snapshots over partitions of a cluster; None on a node that is alone, or before all nodes can."""
+        """Takes snapshots across partitions of a cluster; None on a standalone node, or before all nodes support it."""
         if self._cluster is None or self._membership.state.feature_level < MetadataFeature.KEYED_TRANSACTIONS:
             return None
         return self._cluster.vectors
 
     def stop(self) -> None:
-        """Take no more requests."""
+        """Refuse new requests."""
         self._stopping = True
         if self._cluster is not None:
             self._cluster.stop()
@@ -174,7 +174,7 @@ class Transactions:
     # -- who writes ---------------------------------------------------------------------------------
 
     def initialise(self, id_: str, timeout_ms: int, expected: ProducerIdentity | None, done: IdentityDone) -> None:
-        """A producer begins, or goes on after an error with what it had; who had its place is fenced."""
+        """A producer starts, or continues after an error with its identity; the previous producer is fenced."""
         try:
             self._check(id_)
             if not 0 < timeout_ms <= self._max_timeout_ms:
@@ -188,7 +188,7 @@ class Transactions:
 
         def changed(one: TransactionalId | None, error: DuramenError | None) -> None:
             if error is None and one is not None and one.state is not TransactionState.EMPTY:
-                # The producer asks again, and finds it at rest.
+                # The producer retries, and finds no open transaction.
                 error = ConcurrentTransactions(f"the transaction that {id_} had open is aborted first")
             done(None if one is None or error is not None else one.identity, error)
 
@@ -200,7 +200,7 @@ class Transactions:
     def _with_producer_id(
         self, id_: str, action: Callable[[int], None], failed: Callable[[DuramenError], None]
     ) -> None:
-        """Do `action` with a producer id that it may use, where the transactional id may need a new one."""
+        """Run `action` with a usable producer id; a new one is allocated if necessary."""
 
         def allocated(producer_id: int, error: DuramenError | None) -> None:
             if error is not None:
@@ -230,12 +230,12 @@ class Transactions:
     ) -> None:
         """Partitions join the transaction before they are written to (clients before KIP-890's second part).
 
-        `done` once that is durable: nothing is appended behind it that could vouch for it.
+        Calls `done` once that is durable: no batch follows that could prove it.
         """
         self._join(self._store.change, id_, identity, partitions, 0, lambda _, error: done(error))
 
     def add_group(self, id_: str, identity: ProducerIdentity, group_id: str, done: Done) -> None:
-        """The partition that keeps a group's offsets joins the transaction."""
+        """The partition of a group's offsets joins the transaction."""
         try:
             partition = PartitionName(OFFSETS_STREAM, self._offsets.partition_of(group_id))
         except DuramenError as error:
@@ -246,9 +246,9 @@ class Transactions:
     def join(
         self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], version: int, done: JoinDone
     ) -> None:
-        """Partitions join a transaction that this node coordinates; `done` is told which were not in it before.
+        """Partitions join a transaction that this node coordinates; `done` gets those that were not in it before.
 
-        `version` 2 where they join by being written to: on a standalone node the batch is appended right behind.
+        `version` 2: they join by a write. On a standalone node the batch is appended directly after.
         """
         self._join(self._store.join, id_, identity, partitions, version, done)
 
@@ -276,7 +276,7 @@ class Transactions:
             change(id_, decide, lambda _, error: done(begun, error))
 
     def verify(self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done) -> None:
-        """`done` has no error where the partitions are in a transaction that this node coordinates."""
+        """`done` gets no error if the partitions are in a transaction that this node coordinates."""
 
         def decide(current: TransactionalId | None) -> None:
             for one in partitions:
@@ -290,9 +290,9 @@ class Transactions:
             self._store.join(id_, decide, lambda _, error: done(error))
 
     def admission(self, id_: str, *, joins: bool) -> Admission:
-        """What looks at the header of each transactional batch before it is appended.
+        """Checks the header of each transactional batch before it is appended.
 
-        With `joins` (KIP-890, part 2) its partition is part of the transaction from then on.
+        With `joins` (KIP-890, part 2) its partition joins the transaction.
         """
         return partial(self._admit, id_, joins)
 
@@ -302,7 +302,7 @@ class Transactions:
             return
 
         def admitted(begins: bool, error: DuramenError | None) -> None:
-            # What the producer wrote there before may be forgotten: then nothing vouches for what lies in between.
+            # The producer's earlier batches may be forgotten: then a gap in between cannot be excluded.
             unknown = begins and head.base_sequence > 0 and not partition.log.producers.has_written(head.producer_id)
             if unknown and error is None:
                 error = OutOfOrderSequence(
@@ -314,7 +314,7 @@ class Transactions:
         self._admit_to(id_, ProducerIdentity(head.producer_id, head.producer_epoch), partition, joins, admitted)
 
     def _refuse(self, partition: Partition, done: Done) -> None:
-        """Not all nodes of the cluster can cut snapshots between transactions yet."""
+        """Refuse: some nodes of the cluster cannot take snapshots between transactions yet."""
         needed, level = int(MetadataFeature.KEYED_TRANSACTIONS), self._membership.state.feature_level
         error = KeyedTransactionRefused(_TOO_OLD.format(partition.stream.name, needed, level))
         now_ms = self._clock.monotonic_ms()
@@ -339,11 +339,11 @@ class Transactions:
             done(False, error)
 
     def _admit_here(self, id_: str, identity: ProducerIdentity, partition: PartitionName, joins: bool) -> bool:
-        """Whether a partition joins now. Raises where nothing may be appended."""
+        """Whether a partition joins now. Raises if nothing may be appended."""
         refused: list[DuramenError | None] = []
         begins = joins and not machine.is_written_to(self._known.get(id_), partition)
         if joins:
-            # Its record goes into the log right before the batch: no batch is there without it. Nobody waits for it.
+            # Its record goes into the log right before the batch, so no batch exists without it. Nothing waits for it.
             self.join(id_, identity, [partition], 2, lambda _, error: refused.append(error))
         else:
             self.verify(id_, identity, [partition], refused.append)
@@ -362,9 +362,10 @@ class Transactions:
         *,
         joins: bool,
     ) -> None:
-        """Offsets of a group that count once the transaction is committed; with `joins` its partition joins.
+        """Store offsets of a group that take effect once the transaction is committed.
 
-        Answered with one result for each once they are durable.
+        With `joins` the group's partition joins the transaction. Responds with one result for each offset once they are
+        durable.
         """
         results = self._groups.check_metadata(offsets)
         accepted = [offset for offset, error in zip(offsets, results, strict=True) if error is None]
@@ -391,15 +392,15 @@ class Transactions:
         except DuramenError as error:
             done(error)
         else:
-            # As in Apache Kafka: the transaction is looked at first, also where the group refuses the offsets.
+            # As in Apache Kafka, the transaction is checked first, even if the group refuses the offsets.
             self._admit_to(id_, identity, partition, joins, admitted)
 
     # -- how it ends --------------------------------------------------------------------------------
 
     def end(self, id_: str, identity: ProducerIdentity, *, commit: bool, version: int, done: IdentityDone) -> None:
-        """Commit or abort; answered with the identity to go on with.
+        """Commit or abort; responds with the identity to continue with.
 
-        That is once every marker is durable; in a cluster once it is decided, whatever happens to whom.
+        It responds once every marker is durable; on a cluster once the decision is durable.
         """
         try:
             self._check(id_)
@@ -434,9 +435,9 @@ class Transactions:
     # -- time ---------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> None:
-        """Abort what is open for longer than its producer allows; the producer is fenced.
+        """Abort transactions that exceed their timeout; the producer is fenced.
 
-        What Spark's tasks have open is ended as it is decided.
+        Transactions of Spark tasks end as decided.
         """
         now_ms = self._clock.wall_ms()
 
@@ -452,7 +453,7 @@ class Transactions:
         self.decisions.sweep()
 
     def expire(self) -> None:
-        """Forget transactional ids that nobody has used for long."""
+        """Forget transactional ids that have been unused for long."""
         now_ms = self._clock.wall_ms()
 
         def expired(one: TransactionalId) -> bool:
@@ -464,7 +465,7 @@ class Transactions:
     # -- asking -------------------------------------------------------------------------------------
 
     def describe(self, id_: str) -> TransactionalId:
-        """A transactional id as it is. Raises TransactionalIdNotFound."""
+        """A transactional id in its present state. Raises TransactionalIdNotFound."""
         self._check(id_)
         self._store.check(id_)
         one = self._known.get(id_)
@@ -473,13 +474,13 @@ class Transactions:
         return one
 
     def open_since_ms(self) -> list[int]:
-        """When each of those that are open was begun, in ms since 1970."""
+        """The start times of all open transactions, in ms since 1970."""
         return [one.started_ms for one in self._known.open()]
 
     def listing(
         self, states: Collection[TransactionState], producer_ids: Collection[int], longer_than_ms: int
     ) -> list[Listed]:
-        """Every transactional id, or those in some states, of some producers, with transactions of some age."""
+        """Transactional ids, all or those in some states, of some producers, and with transactions of some age."""
         now_ms = self._clock.wall_ms()
         return [
             Listed(one.id, one.producer_id, one.state)
@@ -491,4 +492,4 @@ class Transactions:
 
 
 def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

@@ -9,14 +9,14 @@ Action = Callable[[], None]
 
 
 class KeyedQueue:
-    """Who comes while another of the same name has not called `over` waits for it. `soon` is where who follows goes."""
+    """A task waits while another task of the same name has not called `over`. `soon` schedules the next one."""
 
     def __init__(self, soon: Callable[[Action], None]) -> None:
         self._soon = soon
         self._waiting: dict[str, deque[Action]] = {}
 
     def take(self, name: str, action: Action) -> None:
-        """Do `action` when all before it of that name are over; it calls `over` once, now or later."""
+        """Run `action` after all earlier ones of that name; it calls `over` once, now or later."""
         waiting = self._waiting.get(name)
         if waiting is None:
             self._waiting[name] = deque()
@@ -25,7 +25,7 @@ class KeyedQueue:
             waiting.append(action)
 
     def over(self, name: str) -> None:
-        """The one whose turn it is has ended."""
+        """The present task of that name has ended."""
         waiting = self._waiting[name]
         if waiting:
             self._soon(waiting.popleft())

@@ -17,20 +17,20 @@ _Key = tuple[str, int, int, int]
 
 
 class Lateness:
-    """What this node knows of the transactions that are open."""
+    """The open transactions, and since when this node knows them as open."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since_ms: dict[_Key, int] = {}
 
     def look(self, opened: Iterable[TransactionalId]) -> None:
-        """These are open now."""
+        """These transactions are open now."""
         now_ms = self._clock.monotonic_ms()
         keys = [_key(one) for one in opened]
         self._since_ms = {key: self._since_ms.get(key, now_ms) for key in keys}
 
     def is_late(self, one: TransactionalId) -> bool:
-        """Whether a transaction is open for longer than its producer allows."""
+        """Whether a transaction exceeds its timeout."""
         if machine.timed_out(one, self._clock.wall_ms()):
             return True
         since_ms = self._since_ms.get(_key(one))

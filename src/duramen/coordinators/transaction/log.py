@@ -16,41 +16,41 @@ TRANSACTIONS_STREAM: Final = "__transaction_state"
 
 
 def transaction_partition(id_: str, partitions: int) -> int:
-    """Of so many partitions the one that keeps an id: all those of a query in one."""
+    """The partition that stores an id, of that many partitions: all ids of a query have the same."""
     return partition_for(home_of(id_), partitions)
 
 
 class TransactionLog:
-    """The stream. What is kept of an id lies in the partition that its name hashes to."""
+    """The stream. The hash of an id's name selects its partition."""
 
     def __init__(self) -> None:
         self._stream: Stream | None = None
 
     def use(self, stream: Stream) -> None:
-        """The stream `__transaction_state`."""
+        """Use this stream as `__transaction_state`."""
         self._stream = stream
 
     @property
     def ready(self) -> bool:
-        """Whether there is somewhere to store."""
+        """Whether the stream exists."""
         return self._stream is not None
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Those of the stream; none where it is not there."""
+        """The partitions of the stream; none if it does not exist."""
         return () if self._stream is None else self._stream.partitions
 
     def place_of(self, id_: str) -> PartitionId:
-        """The partition that keeps an id. Raises CoordinatorLoading."""
+        """The partition that stores an id. Raises CoordinatorLoading."""
         stream = self._there()
         return PartitionId(stream.id, transaction_partition(id_, len(stream.partitions)))
 
     def partition_of(self, id_: str) -> int:
-        """The number of the partition that keeps an id. Raises CoordinatorLoading."""
+        """The number of the partition that stores an id. Raises CoordinatorLoading."""
         return self.place_of(id_).partition
 
     def place(self, index: int) -> PartitionId:
-        """The partition of that number. Raises CoordinatorLoading."""
+        """The partition with that number. Raises CoordinatorLoading."""
         return PartitionId(self._there().id, index)
 
     def _there(self) -> Stream:

@@ -21,9 +21,9 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class TransactionEnd(NamedTuple):
-    """A marker at `offset`, and where its transaction begins: -1 where it ended nothing.
+    """A marker at `offset`, and the start of its transaction: -1 if it ended nothing.
 
-    `sequence` is the commit sequence, -1 in markers of older versions, whose transactions may begin anywhere: of them
+    `sequence` is the commit sequence, -1 in markers of older versions, whose transactions may start anywhere: their
     `first_offset` is the log's start.
     """
 
@@ -35,9 +35,9 @@ class TransactionEnd(NamedTuple):
 
 
 class MarkedTransactions(NamedTuple):
-    """The markers below `next_offset`; all else is as it was in the moment of `high_watermark`, which they are below.
+    """The markers below `next_offset`; all else is as of the moment of `high_watermark`, which they are below.
 
-    `open` are (producer id, first offset) of the transactions whose marker is not below it.
+    `open` are (producer id, first offset) of the transactions without a marker below it.
     """
 
     high_watermark: int
@@ -51,10 +51,10 @@ MarkedDone = Callable[[MarkedTransactions | DuramenError], None]
 
 
 def find_marked(store: Store, partition: Partition, offset: int, most: int, done: MarkedDone) -> None:
-    """The markers from `offset` on, `most` of them; `done` is called now or later.
+    """The markers from `offset` on, at most `most`; `done` is called now or later.
 
-    Raises NotLeader, or CoordinatorLoading where it is not known yet what is open.
-    Where more are left, or much was read, `next_offset` lies below the high watermark.
+    Raises NotLeader, or CoordinatorLoading if the open transactions are not known yet. If more markers are left, or
+    much was read, `next_offset` is below the high watermark.
     """
     log = partition.log
     partition.check_leads()
@@ -117,7 +117,7 @@ class _Search:
         except DuramenError as damaged:
             self._done(damaged)
             return
-        # Through the worker: others have their turn between two pieces.
+        # Through the worker: other work can run between two pieces.
         self._store.soon(lambda: self.go_on(None))
 
     def _look(self, data: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Producer ids: blocks of them are allocated from the metadata, so that none is given out twice."""
+"""Producer ids: allocated in blocks from the metadata, so that each is used once."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,14 +15,14 @@ ProducerIdDone = Callable[[int, DuramenError | None], None]
 
 
 class ProducerIds:
-    """The node's block of ids, and the next one when it is used up."""
+    """The node's block of ids; it requests another when the block is used up."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self._next = self._end = 0
 
     def allocate(self, done: ProducerIdDone) -> None:
-        """An id that nobody has had; the block that it comes from is durable first."""
+        """Allocate a new id; its block is durable first."""
         if self._next < self._end:
             self._next += 1
             done(self._next - 1, None)

@@ -1,4 +1,4 @@
-"""The known transactional ids and deciding queries, and the bound on their memory. Pure."""
+"""The known transactional ids and deciding queries, and the limit of their memory. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,15 +11,15 @@ from duramen.transactions.values import AT_REST, TransactionalId, TransactionSta
 
 __all__ = ["KnownTransactions"]
 
-_ID_BYTES: Final = 600  # what an id takes beside its name, and a partition that has joined
+_ID_BYTES: Final = 600  # the bytes of an id besides its name, and of a joined partition
 _PARTITION_BYTES: Final = 200
 _WINNER_BYTES: Final = 200
 
 
 class KnownTransactions:
-    """Transactions by id. Those that were stored before a restart are counted and never refused.
+    """Transactions by id. Those that were stored before a restart count and are never refused.
 
-    `sequences` are above those of all that have been put here.
+    `sequences` are above those of all that were put here.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -35,15 +35,15 @@ class KnownTransactions:
         return id_ in self._by_id
 
     def get(self, id_: str) -> TransactionalId | None:
-        """The transaction of that id."""
+        """The transaction with that id."""
         return self._by_id.get(id_)
 
     def values(self) -> Iterator[TransactionalId]:
-        """Every one there is now."""
+        """Every known transaction."""
         return iter(list(self._by_id.values()))
 
     def put(self, one: TransactionalId) -> None:
-        """The transaction of its id is `one` from here on."""
+        """Set the transaction of its id to `one`."""
         self._held_bytes += _size(one) - _size(self._by_id.get(one.id))
         self._by_id[one.id] = one
         self.sequences.saw(one.sequence)
@@ -55,11 +55,11 @@ class KnownTransactions:
             self._open.add(one.id)
 
     def open(self) -> list[TransactionalId]:
-        """Those whose newest transaction is begun and not complete."""
+        """The ids whose newest transaction has started and is not complete."""
         return [self._by_id[id_] for id_ in self._open]
 
     def remove(self, id_: str) -> None:
-        """The id is forgotten."""
+        """Forget an id."""
         self._held_bytes -= _size(self._by_id.pop(id_, None))
         self._open.discard(id_)
         if is_reserved(id_):
@@ -70,7 +70,7 @@ class KnownTransactions:
                 self._attempts.pop(query, None)
 
     def check(self, one: TransactionalId) -> None:
-        """Raise TransactionsFull where `one` takes more than before, and that is too much."""
+        """Raise TransactionsFull if `one` needs more memory than before and exceeds the limit."""
         self._check(_size(one) - _size(self._by_id.get(one.id)))
 
     def _check(self, more: int) -> None:
@@ -83,22 +83,22 @@ class KnownTransactions:
     # -- queries ------------------------------------------------------------------------------------
 
     def query(self, id_: str) -> Query | None:
-        """The query of that id, as it is stored."""
+        """The stored query with that id."""
         return self._queries.get(id_)
 
     def queries(self) -> list[Query]:
-        """Every one there is now."""
+        """Every known query."""
         return list(self._queries.values())
 
     def put_query(self, id_: str, query: Query | None) -> None:
-        """The query is this one from here on; None: it is forgotten."""
+        """Set a query; None forgets it."""
         before = self._queries.pop(id_, None)
         self._held_bytes += _query_size(query) - _query_size(before)
         if query is not None:
             self._queries[id_] = query
 
     def check_query(self, query: Query) -> None:
-        """Raise TransactionsFull where a query takes more than before, and that is too much."""
+        """Raise TransactionsFull if a query needs more memory than before and exceeds the limit."""
         self._check(_query_size(query) - _query_size(self._queries.get(query.id)))
 
     def attempts(self, query: str) -> list[TransactionalId]:

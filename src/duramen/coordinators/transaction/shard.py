@@ -40,35 +40,38 @@ FINAL: Final = (
     AttemptLost, BatchDiffers, ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionAbortable,
     TransactionStateInvalid,
 )  # fmt: skip
-"""What clients do not ask again after. Nobody is told so by a node that remembers what another has changed since."""
+"""Permanent errors, which clients do not retry.
+
+A node must not return them on state that another node has changed since.
+"""
 
 Decide = Callable[[TransactionalId | None], TransactionalId | None]
-"""Handed an id as it is; what it is to be, or None where it stays as it is. Raises why neither may be."""
+"""Maps the present state of an id to its new state, or None to keep it. Raises to refuse both."""
 
 
 class Change(NamedTuple):
-    """An id is to be what `decide` says."""
+    """Change an id as `decide` says."""
 
     id: str
     decide: Decide
 
 
 class Forget(NamedTuple):
-    """An id is to be forgotten, if it may be when its turn comes."""
+    """Forget an id, if that is allowed in its turn."""
 
     id: str
     may: Callable[[TransactionalId], bool]
 
 
 class KeepQuery(NamedTuple):
-    """A query is to be this one; None: it is forgotten."""
+    """Store a query; None: forget it."""
 
     id: str
     value: Query | None
 
 
 class FinishLeft(NamedTuple):
-    """A transaction that was prepared before a start is to be complete."""
+    """Complete a transaction that was prepared before a start."""
 
     id: str
 
@@ -77,7 +80,10 @@ Command = Change | Forget | KeepQuery | FinishLeft
 
 
 class Outcome(NamedTuple):
-    """An id as it is to go on with; `changed`: by this command. With `error` it is not, and that is confirmed."""
+    """The state of an id to continue with; `changed`: by this command.
+
+    With `error` it is refused, and that is confirmed.
+    """
 
     one: TransactionalId | None
     changed: bool
@@ -85,7 +91,7 @@ class Outcome(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How a transaction ends: in one step with `markers` where none comes `later`; `marked` is told their offsets."""
+    """The end of a transaction: in one step with `markers`, unless some come `later`; `marked` gets their offsets."""
 
     complete: TransactionalId
     markers: Sequence[tuple[Log, bytearray, Header]]
@@ -94,20 +100,20 @@ class Step(NamedTuple):
 
 
 class Ends(Protocol):
-    """Says how transactions end on a node that is alone."""
+    """Ends transactions on a standalone node."""
 
     def step(self, prepared: TransactionalId, *, stored: bool) -> Step:
-        """How this one does; `stored`: it is in the log already that it is prepared."""
+        """The end of this transaction; `stored`: its prepared state is in the log already."""
 
 
 class TransactionShard(CoordinatorShard[Command]):
-    """What it knows is in `known`, beside what the other partitions of this node have."""
+    """Its state is in `known`, together with that of the node's other partitions."""
 
     def __init__(
         self, index: int, known: KnownTransactions, ends: Ends | None, loaded: Callable[[], None],
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
-        """`ends` where no other node may lead. `loaded` is called when all is known, `report` of what is not read."""
+        """`ends` if no other node can lead. `loaded` is called once all is loaded, `report` for unreadable records."""
         self._index = index
         self._known = known
         self._ends = ends
@@ -115,7 +121,7 @@ class TransactionShard(CoordinatorShard[Command]):
         self._report = report
         self._ids: set[str] = set()
         self._queries: set[str] = set()
-        self._decided: dict[str, dict[bytes, TransactionalId]] = {}  # what records on their way say, which is more
+        self._decided: dict[str, dict[bytes, TransactionalId]] = {}  # states of records in progress, which are newer
 
     def keys_of(self, command: Command) -> Collection[Hashable]:
         return (query_name(command.id) if isinstance(command, KeepQuery) else command.id,)
@@ -169,7 +175,7 @@ class TransactionShard(CoordinatorShard[Command]):
         return key, value
 
     def undecided(self) -> list[int]:
-        """The sequences of commits whose records are on their way to the log."""
+        """The sequences of commits whose records are being appended to the log."""
         on_their_way = (one for records in self._decided.values() for one in records.values())
         return [one.sequence for one in on_their_way if one.state is TransactionState.PREPARE_COMMIT]
 
@@ -202,7 +208,7 @@ class TransactionShard(CoordinatorShard[Command]):
         self._known.put(one)
 
     def forget(self) -> None:
-        """All that it knows is known no more."""
+        """Forget the state of this partition."""
         for id_ in self._ids:
             self._known.remove(id_)
         for query in self._queries:
@@ -215,7 +221,7 @@ class TransactionShard(CoordinatorShard[Command]):
 
 
 def _record_of(id_: str, one: TransactionalId | None) -> Record:
-    """The record that says what an id is; None: it is forgotten."""
+    """The record of an id; None: a tombstone."""
     return encode_key(id_), None if one is None else encode_value(one)
 
 

@@ -28,31 +28,31 @@ from duramen.transactions.values import PREPARED, TransactionalId
 __all__ = ["Changed", "Ending", "Stored", "TransactionStore"]
 
 Changed = Callable[[TransactionalId | None, DuramenError | None], None]
-"""Called with the id as it is to go on with, or with why nothing is known to have changed."""
+"""Called with the state of the id to continue with, or with the reason why no change is known."""
 
 Stored = Callable[[DuramenError | None], None]
 
 
 class Ending(Protocol):
-    """Sees to it that what is prepared becomes complete."""
+    """Completes prepared transactions."""
 
     def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
-        """A partition led in `epoch` says that it is prepared; `done` gets it once who ended it may go on."""
+        """A partition led in `epoch` has the prepared record; `done` gets the state once its producer may continue."""
 
     def left(self, index: int, epoch: int) -> None:
-        """All of a partition is known: what is prepared there goes on."""
+        """A partition is loaded: continue its prepared transactions."""
 
 
 class TransactionStore:
-    """Changes of ids go to the shards of `__transaction_state`. `ends` is as of `TransactionShard`."""
+    """Sends changes of ids to the shards of `__transaction_state`. `ends` is as in `TransactionShard`."""
 
     def __init__(
         self, log: TransactionLog, known: KnownTransactions, runtime: Runtime, ends: Ends | None,
         soon: Callable[[Callable[[], None]], None], report: Callable[[str], None], took_in: Callable[[], None],
     ) -> None:  # fmt: skip
-        """`report` is told what an operator should hear of; `took_in` is called where more ids are known.
+        """`report` receives messages for the operator; `took_in` is called after more ids are loaded.
 
-        Whoever sees to ends sets `ending`.
+        The component that ends transactions sets `ending`.
         """
         self.ending: Ending
         self.alone = ends is not None
@@ -75,7 +75,7 @@ class TransactionStore:
         return shard
 
     def let_go(self, index: int) -> None:
-        """Nothing is known of a partition: this node leads it no more, or anew."""
+        """Forget the state of a partition: this node no longer leads it, or leads it in a new epoch."""
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.forget()
@@ -83,7 +83,7 @@ class TransactionStore:
     def _began(self, index: int) -> None:
         epoch = self._runtime.leader_epoch(TRANSACTIONS_STREAM, index)
         if epoch is None:
-            return  # others lead by now
+            return  # another node leads by now
         if not self._restoring:
             self.ending.left(index, epoch)
             self._took_in()
@@ -91,17 +91,17 @@ class TransactionStore:
     # -- at a start ---------------------------------------------------------------------------------
 
     def restore(self, done: Callable[[DuramenError | None], None]) -> None:
-        """`done` once all that is stored on a node that is alone is known, or why it cannot be."""
+        """Calls `done` once all stored ids of a standalone node are loaded, or with the error."""
 
         def loaded(error: DuramenError | None) -> None:
-            # Shards tell of themselves first: what is left in the middle is ended once all of them are known.
+            # Shards report first: interrupted transactions are ended once all ids are known.
             self._soon(partial(self._restored, done, error))
 
         if self.alone:
             self._restoring = True
             self._runtime.when_loaded(TRANSACTIONS_STREAM, loaded)
         else:
-            done(None)  # nothing is coordinated before it is led
+            done(None)  # nothing is coordinated before this node leads it
 
     def _restored(self, done: Callable[[DuramenError | None], None], error: DuramenError | None) -> None:
         self._restoring = False
@@ -110,12 +110,12 @@ class TransactionStore:
     # -- changing -----------------------------------------------------------------------------------
 
     def check(self, id_: str) -> None:
-        """Raise why this node does not coordinate an id now."""
+        """Raise the reason why this node does not coordinate an id now."""
         if self._log.ready or not self.alone:
             self._runtime.check(TRANSACTIONS_STREAM, self._log.partition_of(id_))
 
     def epoch_of(self, id_: str) -> int:
-        """The epoch in which this node coordinates an id. Raises as `check`, NotCoordinator."""
+        """The epoch in which this node coordinates an id. Raises like `check`, NotCoordinator."""
         self.check(id_)
         return self._epoch(self._log.partition_of(id_))
 
@@ -130,7 +130,7 @@ class TransactionStore:
         return self._runtime.leader_epoch(TRANSACTIONS_STREAM, index) == epoch
 
     def decided(self, index: int, epoch: int) -> DecidedCommits:
-        """The transactions that a partition has decided on by now, where this node leads it in that epoch.
+        """The transactions that a partition has decided so far, if this node leads it in that epoch.
 
         Raises NotCoordinator, CoordinatorLoading.
         """
@@ -140,11 +140,11 @@ class TransactionStore:
         return DecidedCommits(self._known.sequences.newest_us, frozenset(self._shards[index].undecided()))
 
     def change(self, id_: str, decide: Decide, done: Changed) -> None:
-        """Change an id; `done` once that is durable. One that is prepared then goes on to be complete."""
+        """Change an id; calls `done` once that is durable. A prepared transaction then continues to its completion."""
         self._submit(id_, Change(id_, decide), partial(self._changed, id_, done))
 
     def join(self, id_: str, decide: Decide, done: Changed) -> None:
-        """As `change`; where no other node may lead, `done` at once: the record stands before what is appended next."""
+        """Like `change`; if no other node can lead, `done` is called at once: the record precedes the next append."""
         self._submit(id_, Change(id_, decide), partial(self._changed, id_, done), early=True)
 
     def _submit(
@@ -175,22 +175,22 @@ class TransactionStore:
             done(outcome.one, outcome.error)
 
     def finish_left(self, id_: str, done: Changed) -> None:
-        """On a node that is alone: what was prepared before its start is to be complete."""
+        """On a standalone node: complete a transaction that was prepared before the start."""
         self._submit(id_, FinishLeft(id_), partial(self._changed, id_, done))
 
     def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
-        """Forget an id, if it may be when that can be decided."""
+        """Forget an id, if that is allowed in its turn."""
         self._submit(id_, Forget(id_, may), lambda _: None)
 
     def put_query(self, query: str, value: Query | None, done: Stored) -> None:
-        """Store a query, None: that it is forgotten; `done` has no error once that is known to be stored."""
+        """Store a query, or None to forget it; `done` gets no error once that is known to be stored."""
         self._submit(
             query_name(query), KeepQuery(query, value),
             lambda outcome: done(outcome if isinstance(outcome, DuramenError) else None),
         )  # fmt: skip
 
     def confirm_query(self, query: str, done: Stored) -> None:
-        """`done` has no error where no other node coordinates a query by now."""
+        """`done` gets no error if no other node coordinates a query by now."""
         if self.alone:
             done(None)
         else:

@@ -31,7 +31,7 @@ _Found = Callable[[Any], tuple[NameRow, PendingChange]]
 
 
 class _Run:
-    """One change, as often as it is begun anew. `life` rises when what is in progress of it counts no more."""
+    """One change, across restarts of its steps. `life` increases when steps in progress become obsolete."""
 
     def __init__(self, place: Place, command: BeginChange | BindName | None, found: _Found, done: Ended) -> None:
         self.place = place
@@ -40,11 +40,11 @@ class _Run:
         self.done: Ended | None = done
         self.until_ms = 0
         self.life = 0
-        self.asked = False  # whether it may have begun
-        self.steps: Change | None = None  # behind the first one
+        self.asked = False  # whether its first step may have taken effect
+        self.steps: Change | None = None  # the steps after the first one
 
     def is_wish(self, pending: PendingChange) -> bool:
-        """Whether a change that is in progress at its name is this one."""
+        """Whether a pending change at the name is this one."""
         if isinstance(self.command, BindName):
             return pending == self.command.pending
         if self.command is None:
@@ -55,27 +55,27 @@ class _Run:
 
 
 class _TokenSteps:
-    """Takes the steps of a change, with the token of now."""
+    """Submits the steps of a change with the current token."""
 
     def __init__(self, changes: "FencedChanges", run: _Run) -> None:
         self._changes = changes
         self._run = run
 
     def shard_of(self, namespace: int, name: bytes) -> int:
-        """As of `Steps`."""
+        """See `Steps`."""
         return self._changes.shards.shard_of(namespace, name)
 
     def submit(self, shard: int, command: ChangeStep, done: Callable[[Any], None]) -> None:
-        """As of `Steps`."""
+        """See `Steps`."""
         self._changes.step(self._run, shard, command, done)
 
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
-        """As of `Steps`."""
+        """See `Steps`."""
         self._changes.own(self._run, key, namespace, own, done)
 
 
 class FencedChanges(Changes):
-    """Changes under way, where this node leads the directory."""
+    """The changes in progress on the leader of the directory."""
 
     def __init__(self, shards: RoutedShards, clock: Clock) -> None:
         super().__init__(shards)
@@ -98,7 +98,7 @@ class FencedChanges(Changes):
             self._fence()
 
     def resume(self) -> None:
-        """Take up what was left, once this node leads the directory in an epoch that it has not taken it up in."""
+        """Resume pending changes, once per epoch in which this node leads the directory."""
         if not self._is_current():
             self._fence()
 
@@ -121,7 +121,7 @@ class FencedChanges(Changes):
             self.step(run, self.shards.shard_of(*run.place), run.command, marked)
 
     def step(self, run: _Run, shard: int, command: ChangeStep, done: Callable[[Any], None]) -> None:
-        """Have a step taken; `done` gets the response, or why it is refused."""
+        """Submit a step; `done` gets the response, or the refusal."""
         life = run.life
 
         def answered(answer: Any) -> None:
@@ -137,7 +137,7 @@ class FencedChanges(Changes):
     def own(
         self, run: _Run, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]
     ) -> None:
-        """As of `Steps`: where it fails the change is taken up again."""
+        """See `Steps`; on failure the change is resumed."""
         life = run.life
 
         def answered(answer: Any) -> None:
@@ -191,7 +191,7 @@ class FencedChanges(Changes):
     def _again(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for run in [run for run in self._runs.values() if run.until_ms <= now_ms]:
-            # What may be under way is taken up without anybody who waits for it.
+            # Changes that may be in progress are resumed without a waiting caller.
             self._ended_run(run, _unknown(run))
         self.shards.later(_AGAIN_MS, self._fence_again)
 
@@ -200,7 +200,7 @@ class FencedChanges(Changes):
         self._fence()
 
     def _resign(self) -> None:
-        self._token = -1  # it may lead on in the same epoch, and takes up then what is left here
+        self._token = -1  # the node may keep leading in the same epoch, and then resumes the pending changes
         for run in list(self._runs.values()):
             self._ended_run(run, _unknown(run))
 
@@ -225,7 +225,7 @@ class FencedChanges(Changes):
             self._resume(run, one)
 
     def _go_on(self, run: _Run) -> None:
-        """Nothing of it is in progress: it ended, or it did not begin."""
+        """The change is not in progress: it ended, or it did not start."""
         ends = None if run.steps is None else run.steps.ends
         if ends is not None:
             self._ended_run(run, ends[0])
@@ -252,4 +252,4 @@ def _nothing_found(_: Any) -> tuple[NameRow, PendingChange]:
 
 
 def _nobody(_: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

@@ -1,6 +1,6 @@
-"""Subscriptions on a cluster: pages are read of the leaders of the shards, and one watch a shard waits for all.
+"""Subscriptions on a cluster: pages come from the leaders of the shards, one watch per shard serves all clients.
 
-A client's position has the offset in the log of each shard, so it goes on at any node, and under any leader.
+A client's position has the offset in the log of each shard, so it continues at any node, and under any leader.
 """
 
 from collections.abc import Callable, Collection
@@ -30,11 +30,11 @@ _WATCHED_MS: Final = 5_000
 _AGAIN_MS: Final = 500
 _FROM_NOW: Final = (-1, -1)
 _Place = tuple[int, int]
-"""The epoch in which a shard was led, and the first offset that was not looked at."""
+"""The leader epoch of a shard, and the first offset that was not read."""
 
 
 class ClusterFeed(InventoryFeed):
-    """As `InventoryFeed`, on any node of a cluster."""
+    """Like `InventoryFeed`, on any node of a cluster."""
 
     def __init__(self, shards: RoutedShards, store: Store) -> None:
         super().__init__(shards, store)
@@ -45,35 +45,35 @@ class ClusterFeed(InventoryFeed):
     def poll(
         self, scope: Callable[[], FeedScope], position: str, limit: int, wait_ms: int, done: Done
     ) -> Callable[[], None]:
-        """As of `InventoryFeed`; a position is good on every node."""
+        """See `InventoryFeed`; a position is valid on every node."""
         poll = _ClusterPoll(self, self._routed, limit, wait_ms, done)
         self._routed.read(partial(poll.prepare, scope, position), poll.begin)
         return poll.cancel
 
     def ask(self, request: ReadChanges, done: Done) -> None:
-        """Read changes of a shard, wherever it is led."""
+        """Read changes of a shard from its leader."""
         here = partial(self._told_by.read, request)
         self._routed.ask_leader(request.shard, READ_CHANGES, request, here, done, idempotent=True)
 
     def ask_to_watch(self, request: WatchChanges, done: Done) -> None:
-        """Have a shard watched, wherever it is led."""
+        """Watch a shard at its leader."""
         here = partial(self._told_by.watch, request)
         self._routed.ask_leader(request.shard, WATCH_CHANGES, request, here, done, idempotent=True)
 
     def wait(self, poll: "_ClusterPoll") -> None:
-        """Wake it once something has one of its keys."""
+        """Wake the poll once a change has one of its keys."""
         for shard in range(self._routed.count):
             watch = self._watches.setdefault(shard, _ShardWatch(self, self._routed, shard))
             watch.enter(poll)
 
     def forget(self, poll: "_ClusterPoll") -> None:
-        """Wake it no more."""
+        """Stop waking the poll."""
         for watch in self._watches.values():
             watch.polls.pop(poll, None)
 
 
 class _ShardWatch:
-    """What all who wait at this node wait for in one shard."""
+    """The watch of one shard for all polls that wait at this node."""
 
     def __init__(self, feed: ClusterFeed, shards: RoutedShards, shard: int) -> None:
         self._feed = feed
@@ -86,7 +86,7 @@ class _ShardWatch:
         self._watching = False
 
     def enter(self, poll: "_ClusterPoll") -> None:
-        """One more waits; what is watched is another where that does not contain what it waits for."""
+        """Add a poll; the watch is renewed unless it covers the poll already."""
         self.polls[poll] = None
         place = poll.places[self._shard]
         if self._watching and poll.keys <= self._keys and place[1] >= self._place[1]:
@@ -133,7 +133,7 @@ class _ShardWatch:
 
 
 class _ClusterPoll(ChangeRequest):
-    """One request for changes."""
+    """One poll for changes."""
 
     def __init__(self, feed: ClusterFeed, shards: RoutedShards, limit: int, wait_ms: int, done: Done) -> None:
         super().__init__(done)
@@ -151,7 +151,7 @@ class _ClusterPoll(ChangeRequest):
         self._late = False
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
-        """Find what is followed, and from where on. Raises RequestInvalid."""
+        """Resolve the scope and the position. Raises RequestInvalid."""
         self._scope = scope()
         self.keys = scope_keys(self._scope)
         count = self._shards.count
@@ -162,7 +162,7 @@ class _ClusterPoll(ChangeRequest):
             )
 
     def begin(self, error: DuramenError | None) -> None:
-        """Read what there is behind the position."""
+        """Read the changes after the position."""
         if error is not None:
             self.end(error)
             return
@@ -171,18 +171,18 @@ class _ClusterPoll(ChangeRequest):
         self._ask(range(len(self.places)))
 
     def leave(self) -> None:
-        """As of `ChangeRequest`."""
+        """See `ChangeRequest`."""
         self._feed.forget(self)
 
     def position(self) -> str:
-        """As of `ChangeRequest`."""
+        """See `ChangeRequest`."""
         return ",".join(f"{epoch}.{offset}" for epoch, offset in self.places)
 
     # -- reading ------------------------------------------------------------------------------------
 
     def _ask(self, shards: Collection[int]) -> None:
         if not shards:
-            self.answer()  # the inventory has none yet
+            self.answer()  # the inventory is empty
         self._read, self._asked = {}, len(shards)
         for shard in shards:
             request = ReadChanges(shard, *self.places[shard], self._scope, self._limit)
@@ -208,7 +208,7 @@ class _ClusterPoll(ChangeRequest):
             self._feed.wait(self)
 
     def _take(self, shard: int, read: ChangesRead | DuramenError) -> bool:
-        """Take in what a leader has told; whether there is more to be asked for."""
+        """Add a leader's changes; returns whether there are more to request."""
         if isinstance(read, DuramenError):
             return False
         for offset, change in read.changes:
@@ -222,12 +222,12 @@ class _ClusterPoll(ChangeRequest):
     # -- waiting ------------------------------------------------------------------------------------
 
     def passed(self, shard: int, place: _Place) -> None:
-        """Nothing up to a place concerns it."""
+        """Advance the position: no change up to `place` concerns this poll."""
         if self._waits and place[1] > self.places[shard][1]:
             self.places[shard] = place
 
     def wake(self, shard: int) -> None:
-        """Something in a shard may concern it."""
+        """A change in a shard may concern this poll."""
         if not self._woken:
             self._feed.reader.soon(self._read_woken)
         self._woken.add(shard)

@@ -1,4 +1,4 @@
-"""The inventory of a cluster, as any node serves it to its doors."""
+"""The inventory of a cluster, served at the doors of any node."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -25,13 +25,13 @@ __all__ = ["ClusterInventory", "TenantNames"]
 
 _LOOKED_AFTER_MS: Final = 5_000
 _FREE_AFTER_MS: Final = 60_000
-"""A name is reserved for so long before a tenant of that name is made, at most."""
+"""The longest time that a name stays reserved before its tenant is created."""
 _AT_ONCE: Final = 100
 _BOUND_MS: Final = 2_000
 
 
 class TenantNames(NamedTuple):
-    """The names of tenants that are reserved in the metadata, with their numbers; how one is reserved, and released."""
+    """The tenant names that are reserved in the metadata, with their numbers; reserves and releases names."""
 
     reserved: Callable[[], Mapping[tuple[str, str], int]]
     reserve: Callable[[str, str, Done], None]
@@ -39,13 +39,16 @@ class TenantNames(NamedTuple):
 
 
 class ClusterInventory(Inventory):
-    """Names of tenants are reserved in the metadata. Changes of topics run where the directory is led."""
+    """The inventory of a cluster.
+
+    The metadata reserves names of tenants; the directory's leader runs changes of topics.
+    """
 
     def __init__(
         self, shards: RoutedShards, clock: Clock, ensure: Callable[[Done], None], names: TenantNames,
         nodes: Callable[[], Iterable[int]], kit: InventoryKit,
     ) -> None:  # fmt: skip
-        """`nodes` are all that are registered in the cluster."""
+        """`nodes` are all registered nodes of the cluster."""
         super().__init__(shards, clock, ensure, kit=kit)
         policies = ClusterPolicies(shards, clock, self.quotas, ensure, kit.node_id, nodes, self._bind)
         self.policies = policies
@@ -53,21 +56,21 @@ class ClusterInventory(Inventory):
         self._names = names
         self._changes = FencedChanges(shards, clock)
         self.feed = ClusterFeed(shards, kit.store)
-        self._unused: dict[tuple[str, str, int], int] = {}  # since when reservations are seen that no tenant has
+        self._unused: dict[tuple[str, str, int], int] = {}  # since when a reservation without a tenant is seen
         shards.when_made(self.start)
         serve_inventory(shards.caller.server, shards, self._run, policies.follow)
 
     def delete_records_by(self, deleted: Callable[[UUID, Callable[[], None]], None]) -> None:
-        """`deleted` is told the id of a topic that is gone, as that of `Inventory`."""
+        """`deleted` receives the id of each deleted topic, as in `Inventory`."""
         self._deleted = deleted
 
     # -- what is looked after -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """From now on look from time to time whether this node leads the directory, and what is left to do there."""
+        """Start the periodic work of the directory's leader."""
         if self._shards.ready and not self._ticks:
             self._ticks = True
-            self._shards.later(0, self._look_after)  # when all that the metadata has told is known
+            self._shards.later(0, self._look_after)  # after all known metadata is applied
 
     def _look_after(self) -> None:
         self._shards.later(_LOOKED_AFTER_MS, self._look_after)
@@ -79,17 +82,17 @@ class ClusterInventory(Inventory):
             self._compare_names()
 
     def resume(self) -> None:
-        """Take up what was interrupted, where this node leads the directory."""
+        """Resume interrupted changes, if this node leads the directory."""
         if self._routed.directory_epoch is None:
             return
         try:
             self._changes.resume()
             self._sweep()
         except DuramenError:
-            return  # it leads no more
+            return  # this node lost leadership
 
     def _compare_names(self) -> None:
-        """Reserve what tenants of a node that came to the cluster are called, and release what no tenant has."""
+        """Reserve names of existing tenants of a node that joined the cluster; release names without a tenant."""
         tenants = {(one.account, one.name) for one in self._shards.directory().every_tenant()}
         reserved, now_ms = self._names.reserved(), self._clock.monotonic_ms()
         for account, name in sorted(tenants - reserved.keys())[:_AT_ONCE]:
@@ -103,7 +106,7 @@ class ClusterInventory(Inventory):
     # -- tenants ------------------------------------------------------------------------------------
 
     def create_tenants(self, account: str, names: Sequence[str], labels: Labels, done: Done) -> None:
-        """As of `Inventory`: each is made once its name is reserved."""
+        """See `Inventory`: each tenant is created once its name is reserved."""
         now_ms = self._clock.wall_ms()
 
         def known(there: set[str] | DuramenError) -> None:
@@ -125,7 +128,7 @@ class ClusterInventory(Inventory):
                 self.read(lambda: self._there(account, names), known)
 
         def reserved(error: object) -> None:
-            # Where the first name cannot be reserved there need not be an inventory yet.
+            # If the first name cannot be reserved, the inventory need not exist yet.
             if isinstance(error, DuramenError):
                 done(error)
             else:
@@ -141,9 +144,9 @@ class ClusterInventory(Inventory):
         return {name for name in names if directory.has_tenant(account, name)}
 
     def change(self, command: DirectoryCommand, done: Done) -> None:
-        """As of `Inventory`: a new name of a tenant is reserved first.
+        """See `Inventory`: a new tenant name is reserved first.
 
-        Where namespaces are bound to subjects, all nodes that can be asked follow the change before it is answered.
+        If namespaces are bound to subjects, the response waits until all reachable nodes have applied the change.
         """
 
         def changed(answer: object) -> None:
@@ -174,25 +177,25 @@ class ClusterInventory(Inventory):
         return any(True for _ in self._shards.directory().bound())
 
     def _bind(self, done: Callable[[], None]) -> None:
-        """A door is to listen to what namespaces are bound to now."""
+        """Make the doors follow the present subject bindings of namespaces."""
         if self.when_bound is None:
             done()
         else:
             self.when_bound(done)
 
     def may_name(self, account: str, name: str) -> bool:
-        """As of `Inventory`, by what is reserved."""
+        """See `Inventory`; uses the reserved names."""
         path = kafka_path(name)
         return path is not None and (account, path.tenant) in self._names.reserved()
 
     # -- topics -------------------------------------------------------------------------------------
 
     def move_topic(self, account: str, path: TopicPath, to: TopicPath, done: Done, *, keep_alias: bool) -> None:
-        """As of `Inventory`."""
+        """See `Inventory`."""
         self._change(account, [TopicChange("move", path, to, keep_alias)], _first_to(done))
 
     def move_topics(self, account: str, moves: Sequence[TopicMove], done: Done) -> None:
-        """As of `Inventory`."""
+        """See `Inventory`."""
 
         def ended(problems: list[DuramenError | None] | DuramenError) -> None:
             if isinstance(problems, DuramenError):
@@ -204,11 +207,11 @@ class ClusterInventory(Inventory):
         self._change(account, [TopicChange("move", *move) for move in moves], ended)
 
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
-        """As of `Inventory`."""
+        """See `Inventory`."""
         self._change(account, [TopicChange("delete", path)], _first_to(done))
 
     def alias(self, account: str, path: TopicPath, target: TopicPath, done: Done) -> None:
-        """As of `Inventory`."""
+        """See `Inventory`."""
         self._change(account, [TopicChange("alias", path, target)], _first_to(done))
 
     def _change(self, account: str, changes: list[TopicChange], done: Done) -> None:
@@ -225,7 +228,7 @@ class ClusterInventory(Inventory):
         )
 
     def _run(self, request: ChangeTopics, done: Done) -> None:
-        """See to changes of topics, where the directory is led; `done` gets what became of each."""
+        """Run changes of topics on the directory's leader; `done` gets the outcome of each."""
         problems: list[DuramenError | None] = [None] * len(request.changes)
         left = len(problems)
 
@@ -251,7 +254,7 @@ class ClusterInventory(Inventory):
     def search(
         self, account: str, tenant: str, namespace: str, query: TopicQuery, token: PageToken, limit: int
     ) -> TopicPage:
-        """As of `Inventory`; the token has the positions of the shards, which are not older in later pages."""
+        """See `Inventory`; the token has the positions of the shards, so that later pages are not older."""
         for shard, (epoch, offset) in enumerate(token.positions[: self._shards.count]):
             self._routed.saw(shard, epoch, offset)
         page = super().search(account, tenant, namespace, query, token, limit)
@@ -261,7 +264,7 @@ class ClusterInventory(Inventory):
 
 
 class _Reserving:
-    """Tenants whose names are being reserved: those that are, are made."""
+    """The creation of tenants: names are reserved first, then tenants are created."""
 
     def __init__(self, left: int, create: Callable[..., None]) -> None:
         self._left = left
@@ -272,7 +275,7 @@ class _Reserving:
             self._end()
 
     def one(self, command: CreateTenant, answer: object) -> None:
-        """What became of the name of one."""
+        """The outcome of one reservation."""
         if isinstance(answer, DuramenError):
             self._problems.append(NamedProblem(command.name, answer))
         else:
@@ -296,8 +299,8 @@ def _first_to(done: Done) -> Done:
 
 
 def _done() -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""
 
 
 def _nobody(_: object) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

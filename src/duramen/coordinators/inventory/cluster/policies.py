@@ -1,4 +1,4 @@
-"""Policies on a cluster: a change is effective once every node has confirmed that it follows the metadata up to it."""
+"""Policies on a cluster: a change is effective once every node has confirmed that it applied the change."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,20 +19,20 @@ _AGAIN_MS = 200
 
 
 class ClusterPolicies(InventoryPolicies):
-    """`nodes` are all that are registered: one that is cut off may serve clients still."""
+    """`nodes` are all registered nodes: a node that is cut off may still serve clients."""
 
     def __init__(
         self, shards: RoutedShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
         node_id: int, nodes: Callable[[], Iterable[int]], bind: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
-        """`bind` calls what it is handed once this node does what namespaces say now."""
+        """`bind` calls its argument once this node follows the present subject bindings."""
         super().__init__(shards, clock, quotas, ensure, node_id)
         self._routed = shards
         self._nodes = nodes
         self._bind = bind
 
     def follow(self, request: FollowInventory, done: Done) -> None:
-        """See to it that nothing older counts on this node; `done` gets None, or an error."""
+        """Apply the inventory up to the requested offset on this node; `done` gets None, or an error."""
         self._routed.saw(request.shard, request.epoch, request.offset)
 
         def found(directory: Directory | DuramenError) -> None:
@@ -50,14 +50,14 @@ class ClusterPolicies(InventoryPolicies):
         self._shards.read(self._shards.directory, found)
 
     def when_effective(self, shard: int, place: tuple[int, int], wait_ms: int, done: Done) -> None:
-        """As of `InventoryPolicies`."""
+        """See `InventoryPolicies`."""
         _Confirmations(self, self._routed, self._clock, FollowInventory(shard, *place), wait_ms, done).ask(
             sorted({self._node_id, *self._nodes()})
         )
 
 
 class _Confirmations:
-    """What nodes answer; those that do not are asked again until it is late."""
+    """The confirmations of nodes; nodes that do not respond are asked again until the deadline."""
 
     def __init__(
         self, policies: ClusterPolicies, shards: RoutedShards, clock: Clock, request: FollowInventory, wait_ms: int,
@@ -73,7 +73,7 @@ class _Confirmations:
         self._done: Done | None = done
 
     def ask(self, nodes: list[int]) -> None:
-        """Ask all of them."""
+        """Ask these nodes."""
         self._nodes, self._left = nodes, set(nodes)
         self._shards.later(max(0, self._until_ms - self._clock.monotonic_ms()), self._late)
         for node in nodes:

@@ -1,6 +1,6 @@
-"""One query's rows from other nodes: those that it has, and those that it lacks.
+"""One query on rows of other nodes: fetched rows, and missing ones.
 
-A query is a function of local rows. It runs on rows in which missing ones count as absent, so that one call finds all
+A query is a function of local rows. It runs on rows in which missing ones count as absent, so that one run finds all
 missing rows of all shards. They are fetched, and the query runs again until nothing is missing.
 """
 
@@ -19,13 +19,13 @@ _Scan = tuple[bytes, bytes]
 
 
 class RoundOfReads:
-    """Rows that were fetched for one query."""
+    """Rows fetched for one query."""
 
     def __init__(self) -> None:
         self.has_directory = False
         self.wants_directory = False
         self.places: dict[int, tuple[int, int]] = {}
-        """How far shards were when they were asked first: no older rows were fetched of them."""
+        """The positions of shards at their first response: later reads return no older rows."""
 
         self._values: dict[tuple[int, bytes], bytes | None] = {}
         self._pages: dict[tuple[int, bytes, bytes], tuple[Sequence[tuple[bytes, bytes]], bool]] = {}
@@ -34,7 +34,7 @@ class RoundOfReads:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the query lacked nothing."""
+        """Whether the query had all rows that it read."""
         return not (self._keys or self._scans or (self.wants_directory and not self.has_directory))
 
     def rows(self, shard: int) -> "FetchedRows":
@@ -42,14 +42,14 @@ class RoundOfReads:
         return FetchedRows(self, shard)
 
     def values(self, shard: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Values by their keys, None where they are not there yet."""
+        """Values by their keys, None if not fetched yet."""
         lacking = [key for key in keys if (shard, key) not in self._values]
         if lacking:
             self._keys.setdefault(shard, {}).update(dict.fromkeys(lacking))
         return [self._values.get((shard, key)) for key in keys]
 
     def page(self, shard: int, first: bytes, end: bytes, most: int) -> tuple[Sequence[tuple[bytes, bytes]], bool]:
-        """Rows from a key on, and whether more follow; none where they are not there yet."""
+        """Rows from a key on, and whether more follow; none if not fetched yet."""
         found = self._pages.get((shard, first, end))
         if found is None:
             self._scans.setdefault(shard, {})[first, end] = most
@@ -57,7 +57,7 @@ class RoundOfReads:
         return found
 
     def requests(self, directory_shard: int, known: DirectoryState) -> list[ReadInventory]:
-        """What is lacking, a request for each shard. `known` is what is known of the directory."""
+        """Requests for the missing rows, one per shard. `known` is the known state of the directory."""
         asks = self.wants_directory and not self.has_directory
         shards = {*self._keys, *self._scans, *([directory_shard] if asks else [])}
         found = [
@@ -72,7 +72,7 @@ class RoundOfReads:
         return found
 
     def take(self, request: ReadInventory, answer: RowsRead) -> None:
-        """Take in what a shard has answered."""
+        """Add a shard's response."""
         shard = request.shard
         self.places.setdefault(shard, (answer.epoch, answer.offset))
         self._values.update(((shard, key), value) for key, value in zip(request.keys, answer.values, strict=True))
@@ -88,16 +88,16 @@ class FetchedRows(StateRows):
         self._shard = shard
 
     def get(self, key: bytes) -> bytes | None:
-        """As of `StateRows`."""
+        """See `StateRows`."""
         return self._round.values(self._shard, [key])[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As of `StateRows`."""
+        """See `StateRows`."""
         return self._round.values(self._shard, keys)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """As of `StateRows`."""
-        more, most = True, _ROWS_FIRST  # most look for one row alone
+        """See `StateRows`."""
+        more, most = True, _ROWS_FIRST  # most scans read a single row
         while more:
             rows, more = self._round.page(self._shard, first, end, most)
             most = _ROWS_AT_ONCE

@@ -58,9 +58,10 @@ _DEADLINE_MS: Final = 10_000
 
 
 class ReadInventory(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a shard is to read rows, once it has what is below `at_least`, which was led in `epoch`.
+    """Ask the leader of a shard to read rows, once it has applied the log below `at_least`, written in `epoch`.
 
-    `scans` are first keys, ends, and how many rows at most. `directory` is what is known of it; None: it is not asked.
+    `scans` are first keys, ends, and the maximum numbers of rows. `directory` is the known state of the directory;
+    None: not requested.
     """
 
     shard: int
@@ -72,7 +73,7 @@ class ReadInventory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowsRead(msgspec.Struct, frozen=True, array_like=True):
-    """Values by the keys that were asked; rows of each scan, and whether more follow."""
+    """Values in the order of the requested keys; rows of each scan, and whether more follow."""
 
     epoch: int
     offset: int
@@ -85,14 +86,14 @@ class RowsRead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeInventory(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a shard is to carry out a command."""
+    """Ask the leader of a shard to execute a command."""
 
     shard: int
     command: bytes
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
-    """The response to a command, and where the shard has it."""
+    """The response to a command, and its position in the shard."""
 
     epoch: int
     offset: int
@@ -100,7 +101,7 @@ class Changed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicChange(NamedTuple):
-    """A topic is to be moved to another path, deleted, or to get an alias, whose path comes first."""
+    """Move a topic to another path, delete it, or give it an alias, whose path comes first."""
 
     kind: Literal["move", "delete", "alias"]
     path: TopicPath
@@ -109,14 +110,14 @@ class TopicChange(NamedTuple):
 
 
 class ChangeTopics(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of the directory is to see to changes of topics, each by itself."""
+    """Ask the leader of the directory to run changes of topics, each independently."""
 
     account: str
     changes: list[TopicChange]
 
 
 class TopicsChanged(msgspec.Struct, frozen=True, array_like=True):
-    """Why each change did not come to pass, or None."""
+    """For each change, None or the error."""
 
     problems: list[Refused | None]
 
@@ -131,7 +132,7 @@ CHANGE_TOPICS: Final = Method(
 
 
 class FollowInventory(msgspec.Struct, frozen=True, array_like=True):
-    """A node is to confirm that it follows a shard up to an offset, which was led in `epoch`: nothing older counts."""
+    """Ask a node to confirm that it has applied a shard up to an offset, written in `epoch`."""
 
     shard: int
     epoch: int
@@ -139,7 +140,7 @@ class FollowInventory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Followed(msgspec.Struct, frozen=True, array_like=True):
-    """It does."""
+    """The confirmation."""
 
 
 FOLLOW_INVENTORY: Final = Method(
@@ -150,7 +151,7 @@ FOLLOW_INVENTORY: Final = Method(
 
 
 class ReadChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a shard is to tell what concerns a scope from an offset on, as of `epoch`; -1: from now on."""
+    """Ask the leader of a shard for changes in a scope from an offset on, in `epoch`; -1: from the end."""
 
     shard: int
     epoch: int
@@ -160,7 +161,7 @@ class ReadChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangesRead(msgspec.Struct, frozen=True, array_like=True):
-    """Changes with the offsets behind them, the offset behind all that was looked at, and whether more is there."""
+    """Changes with the offsets after them, the next offset to read, and whether more follow."""
 
     epoch: int
     next: int
@@ -169,9 +170,9 @@ class ChangesRead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WatchChanges(msgspec.Struct, frozen=True, array_like=True):
-    """The leader of a shard is to answer once something from an offset on has one of these keys.
+    """Ask the leader of a shard to respond once a change from an offset on has one of these keys.
 
-    This takes the place of what the same node watches in the shard.
+    This replaces the previous watch of the same node in the shard.
     """
 
     node: int
@@ -183,7 +184,7 @@ class WatchChanges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangesWatched(msgspec.Struct, frozen=True, array_like=True):
-    """The keys that something had, and the offset behind all that was looked at."""
+    """The keys of the changes, and the next offset to read."""
 
     epoch: int
     next: int
@@ -223,18 +224,18 @@ _NOT_FENCED: Final = -1
 
 
 def may_be_repeated(command: ShardCommand) -> bool:
-    """Whether a command that got no answer is sent again: a step of a change may come late, and do harm then."""
+    """Whether a command without a response may be sent again: a late step of a change could do harm."""
     return not isinstance(command, Fenced | BeginChange | BindName)
 
 
 def encode_command(command: ShardCommand) -> bytes:
-    """A command as another node is told of it."""
+    """The encoded command for another node."""
     token, step = (command.token, command.step) if isinstance(command, Fenced) else (_NOT_FENCED, command)
     return msgspec.msgpack.encode((token, type(step).__name__, step))
 
 
 def decode_command(content: bytes) -> ShardCommand:
-    """The command that another node sends. Raises RequestInvalid."""
+    """The command from another node. Raises RequestInvalid."""
     try:
         token, name, wish = msgspec.msgpack.decode(content, type=tuple[int, str, msgspec.Raw])
         kind = _COMMANDS.get(name)

@@ -1,4 +1,4 @@
-"""Serves other nodes' requests about the inventory from the shards led here, and never forwards them."""
+"""Serves other nodes' inventory requests from the shards that this node leads, and never forwards them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,15 +25,15 @@ from duramen.rpc.server import Done, RpcServer
 __all__ = ["serve_inventory"]
 
 RunChanges = Callable[[ChangeTopics, Callable[[Any], None]], None]
-"""Sees to changes of topics here; the callback gets what became of each."""
+"""Runs changes of topics on this node; the callback gets the outcome of each."""
 
 
 Follow = Callable[[FollowInventory, Callable[[Any], None]], None]
-"""Sees to it that nothing older counts on this node; the callback gets None, or an error."""
+"""Applies the inventory up to a position on this node; the callback gets None, or an error."""
 
 
 def serve_inventory(server: RpcServer, shards: RoutedShards, run: RunChanges, follow: Follow) -> None:
-    """From here on this node answers other nodes."""
+    """Register the handlers of inventory requests from other nodes."""
 
     def change(request: ChangeInventory, done: Done[Changed]) -> None:
         shards.serve_command(request.shard, decode_command(request.command), done)

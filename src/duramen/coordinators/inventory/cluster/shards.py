@@ -1,4 +1,4 @@
-"""The shards of the inventory on all nodes: commands and reads go to their leaders, with retries where that is safe."""
+"""The shards of the inventory on all nodes: routes commands and reads to their leaders, and retries if that is safe."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -45,7 +45,7 @@ _NOTHING: Final = (-1, 0)
 
 
 class RoutedShards(InventoryShards):
-    """The shards of all nodes. A query (`read`) sees what was fetched for it."""
+    """The shards of all nodes. A query (`read`) sees the rows that were fetched for it."""
 
     alone = False
 
@@ -61,7 +61,7 @@ class RoutedShards(InventoryShards):
         self._round: RoundOfReads | None = None
 
     def when_made(self, act: Callable[[], None]) -> None:
-        """Do `act` whenever the stream of the inventory is there, or another."""
+        """Call `act` whenever the stream of the inventory is created."""
 
         def changed(stream: Stream) -> None:
             if stream.name == INVENTORY_STREAM and not stream.deleted:
@@ -72,14 +72,14 @@ class RoutedShards(InventoryShards):
     # -- who leads ----------------------------------------------------------------------------------
 
     def leader(self, shard: int) -> KnownLeader:
-        """Who leads a shard, as far as is known here."""
+        """The known leader of a shard."""
         if not self.ready:
             return KnownLeader(None, -1)
         return self._leader(PartitionId(self._streams.get(INVENTORY_STREAM).id, shard))
 
     @property
     def directory_epoch(self) -> int | None:
-        """The epoch in which this node leads the directory, which is loaded; None: it does not."""
+        """The epoch in which this node leads the loaded directory; None: it does not lead it."""
         if not self.ready or not self._is_led(DIRECTORY_SHARD):
             return None
         return self._runtime.leader_epoch(INVENTORY_STREAM, DIRECTORY_SHARD)
@@ -88,9 +88,9 @@ class RoutedShards(InventoryShards):
         self, shard: int, method: Method[Any, T], request: Any, here: Callable[[Done], None], done: Done,
         *, idempotent: bool,
     ) -> None:  # fmt: skip
-        """Have a request answered where a shard is led: `here` does it on this node.
+        """Send a request to the leader of a shard; `here` serves it on this node.
 
-        `done` gets the response, or the error: NotCoordinator where nobody led for too long.
+        `done` gets the response, or the error: NotCoordinator if there is no leader for too long.
         """
 
         def attempt(known: KnownLeader, left_ms: int, answered: Done) -> Underway:
@@ -109,7 +109,7 @@ class RoutedShards(InventoryShards):
         ).begin()  # fmt: skip
 
     def check_led(self, shard: int) -> None:
-        """Raise NotLeader unless this node leads a shard, and has loaded it: then nothing was done."""
+        """Raise NotLeader unless this node leads a shard and has loaded it: then the request had no effect."""
         try:
             self._runtime.check(INVENTORY_STREAM, shard)
         except (NotCoordinator, CoordinatorLoading) as error:
@@ -118,7 +118,7 @@ class RoutedShards(InventoryShards):
     # -- commands -----------------------------------------------------------------------------------
 
     def submit(self, shard: int, command: ShardCommand, done: Done) -> None:
-        """As of `InventoryShards`; what came to no answer may have been done."""
+        """See `InventoryShards`; a command without a response may have taken effect."""
 
         def here(answered: Done) -> None:
             self._runtime.submit(INVENTORY_STREAM, shard, command, partial(self._answer, shard, answered))
@@ -141,7 +141,7 @@ class RoutedShards(InventoryShards):
         answered(answer)
 
     def serve_command(self, shard: int, command: ShardCommand, done: Done) -> None:
-        """Carry out a command of another node. Raises NotLeader."""
+        """Execute a command of another node. Raises NotLeader."""
         self.check_led(shard)
         epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0
 
@@ -156,11 +156,11 @@ class RoutedShards(InventoryShards):
     # -- reads --------------------------------------------------------------------------------------
 
     def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
-        """As of `InventoryShards`: `query` is called until all is there that it asks for, and may do nothing else."""
+        """See `InventoryShards`: `query` runs until all rows that it reads are fetched; it must have no effects."""
         _Reading(self, query, done).go_on()
 
     def evaluate(self, query: Callable[[], T], fetched: RoundOfReads) -> T | DuramenError:
-        """What a query finds in what was fetched, and in the shards that are led here."""
+        """Run a query on the fetched rows and on the shards that this node leads."""
         before, self._round = self._round, fetched
         try:
             return query()
@@ -170,7 +170,7 @@ class RoutedShards(InventoryShards):
             self._round = before
 
     def directory(self) -> Directory:
-        """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
+        """See `InventoryShards`; for use in a query. Raises CoordinatorLoading outside of one."""
         if not self.ready or self._is_led(DIRECTORY_SHARD):
             return super().directory()
         if self._round is None:
@@ -179,18 +179,18 @@ class RoutedShards(InventoryShards):
         return self._copy.directory
 
     def known_directory(self) -> Directory | None:
-        """As of `InventoryShards`: what was asked last, where others lead it."""
+        """See `InventoryShards`: the last response, if another node leads the directory."""
         if self.ready and self._is_led(DIRECTORY_SHARD):
             return super().directory()
         return self._copy.directory if self._copy.is_whole else None
 
     @property
     def told_directory(self) -> Directory:
-        """Tenants and namespaces as they were told last, outside of a query."""
+        """Tenants and namespaces as last received, for use outside of queries."""
         return super().directory() if self._is_led(DIRECTORY_SHARD) else self._copy.directory
 
     def each_rows(self) -> list[StateRows]:
-        """As of `InventoryShards`, for a query. Raises CoordinatorLoading outside of one."""
+        """See `InventoryShards`; for use in a query. Raises CoordinatorLoading outside of one."""
         return [self._rows_of(shard) for shard in range(self.count)]
 
     def _rows_of(self, shard: int) -> StateRows:
@@ -201,7 +201,7 @@ class RoutedShards(InventoryShards):
         return self._round.rows(shard)
 
     def _is_led(self, shard: int) -> bool:
-        """Whether this node leads a shard, and has what was seen of it."""
+        """Whether this node leads a shard and has applied all of it that this node has seen."""
         try:
             self.check_led(shard)
         except DuramenError:
@@ -213,7 +213,7 @@ class RoutedShards(InventoryShards):
         return -1 if epoch is None else epoch, self._runtime.applied_offset(INVENTORY_STREAM, shard)
 
     def fetch(self, fetched: RoundOfReads, done: Callable[[DuramenError | None], None]) -> None:
-        """Fetch what a query lacks."""
+        """Fetch the rows that a query lacks."""
         asked, failed = self._copy.state, list[DuramenError]()
         requests = fetched.requests(DIRECTORY_SHARD, asked)
         left = len(requests)
@@ -248,7 +248,7 @@ class RoutedShards(InventoryShards):
         epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0
         if epoch < request.epoch:
             raise NotLeader(f"a newer leader of part {shard} of the inventory is known elsewhere")
-        at_least = request.at_least if epoch == request.epoch else 0  # a newer leader has all that was acknowledged
+        at_least = request.at_least if epoch == request.epoch else 0  # a newer leader has every acknowledged record
 
         def query(state: Any, rows: StateRows) -> RowsRead:
             directory = None
@@ -261,21 +261,21 @@ class RoutedShards(InventoryShards):
         self._runtime.read(INVENTORY_STREAM, shard, query, done, at_least=at_least)
 
     def when_applied(self, shard: int, at_least: int, done: Done) -> None:
-        """`done` gets None once a shard that is led here has all that is below an offset, or an error."""
+        """`done` gets None once a shard that this node leads has applied the log below an offset, or an error."""
         self._runtime.read(INVENTORY_STREAM, shard, lambda *_: None, done, at_least=at_least)
 
     # -- positions ----------------------------------------------------------------------------------
 
     def saw(self, shard: int, epoch: int, offset: int) -> None:
-        """No older state of a shard is read here from here on."""
+        """From now on this node reads no state of the shard older than this position."""
         self._seen[shard] = max(self._seen.get(shard, _NOTHING), (epoch, offset))
 
     def positions(self) -> Sequence[tuple[int, int]]:
-        """How far each shard is of which something was read here; in a query, as far as it has read."""
+        """The position of each shard that this node has read; within a query, the position of its reads."""
         return [self._position(shard) for shard in range(self.count)]
 
     def learn(self) -> None:
-        """Find out how far the shards are that others lead: positions are not much older then."""
+        """Ask other leaders for the positions of their shards, so that known positions stay recent."""
         for shard in range(self.count):
             if not self._is_led(shard):
                 epoch, at_least = self._seen.get(shard, _NOTHING)
@@ -295,21 +295,21 @@ class RoutedShards(InventoryShards):
         return self._seen.get(shard, _NOTHING)
 
     def place(self, shard: int) -> tuple[int, int]:
-        """As of `InventoryShards`."""
+        """See `InventoryShards`."""
         return self._position(shard)
 
     def position(self) -> str:
-        """As of `InventoryShards`."""
+        """See `InventoryShards`."""
         return ",".join(f"{epoch}.{offset}" for epoch, offset in self.positions())
 
     def see(self, position: str) -> None:
-        """As of `InventoryShards`."""
+        """See `InventoryShards`."""
         for shard, part in enumerate(split_position(position)[: self.count]):
             self.saw(shard, *part)
 
 
 class _Reading:
-    """One query until it lacks nothing."""
+    """One query, repeated until it lacks no rows."""
 
     def __init__(self, shards: RoutedShards, query: Callable[[], Any], done: Done) -> None:
         self._shards = shards
@@ -319,7 +319,7 @@ class _Reading:
         self._rounds = 0
 
     def go_on(self) -> None:
-        """Call the query, and fetch what it lacks."""
+        """Run the query, and fetch the rows that it lacks."""
         found = self._shards.evaluate(self._query, self._fetched)
         if self._fetched.is_whole:
             self._done(found)

@@ -1,4 +1,4 @@
-"""What happens in shards that are led here, told to the nodes whose clients follow it."""
+"""Changes in the shards that this node leads, sent to the nodes whose clients subscribe to them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -25,11 +25,11 @@ __all__ = ["ShardWatches"]
 _PIECES: Final = 64
 _MOST_NAMES: Final = 20_000
 _LOOK_MS: Final = 500
-"""Who waits for a shard that is led elsewhere by now, or was read anew, is told so within that time."""
+"""The period within which a watch learns that its shard moved to another leader or was reloaded."""
 
 
 class ShardWatches:
-    """Answers READ_CHANGES and WATCH_CHANGES. One watch of each node for each shard counts: the newest."""
+    """Serves READ_CHANGES and WATCH_CHANGES. A node has one watch per shard: the newest."""
 
     def __init__(self, shards: RoutedShards, reader: EventReader, server: RpcServer) -> None:
         self.shards = shards
@@ -39,11 +39,11 @@ class ShardWatches:
         server.handle(WATCH_CHANGES, self.watch)
 
     def read(self, request: ReadChanges, done: Done[ChangesRead]) -> None:
-        """Tell what concerns a scope. Raises NotLeader."""
+        """Read the changes in a scope. Raises NotLeader."""
         self._begin(request, done, lambda at: _Page(self, request, at, done).go_on())
 
     def watch(self, request: WatchChanges, done: Done[ChangesWatched]) -> None:
-        """Wait for something that has one of some keys. Raises NotLeader."""
+        """Wait for a change that has one of some keys. Raises NotLeader."""
         place = request.node, request.shard
         before = self._watches.pop(place, None)
         if before is not None:
@@ -61,7 +61,10 @@ class ShardWatches:
     def _begin(
         self, request: ReadChanges | WatchChanges, refuse: Callable[[DuramenError], None], go_on: Callable[[int], None]
     ) -> None:  # fmt: skip
-        """Go on from the offset of a request once this leader has all that its node has seen, and knows namespaces."""
+        """Continue from a request's offset once this leader has applied all that the asking node has seen.
+
+        It must also know the namespaces.
+        """
         shard = request.shard
         self.shards.check_led(shard)
         epoch = self.epoch(shard)
@@ -87,23 +90,23 @@ class ShardWatches:
                 return
             go_on(self.shards.applied_offset(shard) if request.offset < 0 else request.offset)
 
-        # A newer leader has all that was acknowledged before.
+        # A newer leader has every record that was acknowledged before.
         self.shards.when_applied(shard, request.offset if epoch == request.epoch else 0, there)
 
     def epoch(self, shard: int) -> int:
-        """The epoch in which a shard is led here."""
+        """The epoch in which this node leads a shard."""
         return self.shards.place(shard)[0]
 
     # -- waiting ------------------------------------------------------------------------------------
 
     def enter(self, watch: "_Watch") -> None:
-        """From now on tell it what happens in its shard."""
+        """Start to notify a watch of the changes in its shard."""
         for shard in self.shards.loaded():
             if shard.index == watch.shard:
                 shard.told = self._told
 
     def leave(self, watch: "_Watch") -> None:
-        """Tell it no more."""
+        """Stop to notify it."""
         if self._watches.get(watch.place) is watch:
             del self._watches[watch.place]
         if not any(shard == watch.shard for _, shard in self._watches):
@@ -119,7 +122,7 @@ class ShardWatches:
 
 
 class _Reading:
-    """Reads a shard on from an offset."""
+    """Reads the events of a shard from an offset on."""
 
     def __init__(self, watches: ShardWatches, request: ReadChanges | WatchChanges, at: int) -> None:
         self.watches = watches
@@ -133,7 +136,7 @@ class _Reading:
         return self.watches.shards.told_directory
 
     def go_on(self) -> None:
-        """Read on, until all is read, or it is enough."""
+        """Read on until the end of the log, or until there is enough."""
         if self.over:
             return
         try:
@@ -155,25 +158,25 @@ class _Reading:
             self.fail(error)
 
     def take(self, offset: int, event: InventoryEvent) -> bool:
-        """One event; whether more are wanted."""
+        """Process one event; returns whether more are wanted."""
         raise NotImplementedError
 
     @property
     def is_enough(self) -> bool:
-        """Whether no more are wanted."""
+        """Whether no more events are wanted."""
         raise NotImplementedError
 
     def read_all(self, *, caught_up: bool) -> None:
-        """It is enough, or all there is."""
+        """Reading has ended: there is enough, or the log has no more."""
         raise NotImplementedError
 
     def fail(self, error: DuramenError) -> None:
-        """It cannot be read."""
+        """The log cannot be read."""
         raise NotImplementedError
 
 
 class _Page(_Reading):
-    """What concerns a scope, up to a limit."""
+    """The changes in a scope, up to a limit."""
 
     def __init__(self, watches: ShardWatches, request: ReadChanges, at: int, done: Done[ChangesRead]) -> None:
         super().__init__(watches, request, at)
@@ -186,11 +189,11 @@ class _Page(_Reading):
 
     @property
     def is_enough(self) -> bool:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         return len(self._changes) >= self._limit or self._names <= 0
 
     def take(self, offset: int, event: InventoryEvent) -> bool:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         self.next = offset + 1
         if not self._keys.isdisjoint(event_keys(event, self.shard, self.directory)):
             inventory_id = self.watches.shards.inventory_id
@@ -201,16 +204,16 @@ class _Page(_Reading):
         return not self.is_enough
 
     def read_all(self, *, caught_up: bool) -> None:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         self._done(ChangesRead(self.watches.epoch(self.shard), self.next, self._changes, more=not caught_up))
 
     def fail(self, error: DuramenError) -> None:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         self._done(error)
 
 
 class _Watch(_Reading):
-    """A node that waits for something that has one of some keys."""
+    """A node that waits for a change with one of some keys."""
 
     def __init__(self, watches: ShardWatches, request: WatchChanges, at: int, done: Done[ChangesWatched]) -> None:
         super().__init__(watches, request, at)
@@ -223,39 +226,39 @@ class _Watch(_Reading):
 
     @property
     def is_enough(self) -> bool:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         return bool(self._found)
 
     def take(self, offset: int, event: InventoryEvent) -> bool:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         self.next = offset + 1
         self._found |= self._keys & event_keys(event, self.shard, self.directory)
         return True
 
     def read_all(self, *, caught_up: bool) -> None:
-        """As of `_Reading`: where there is nothing, wait."""
+        """See `_Reading`: without a change, wait."""
         if self._found or not caught_up:
             self.end()
             return
-        self.watches.enter(self)  # in the turn in which nothing is left: nothing comes between
+        self.watches.enter(self)  # in the same turn in which the log ends, so that no event is missed
         self._entered = self._loaded()
         self.watches.shards.later(self._wait_ms, self._late)
         self.watches.shards.later(_LOOK_MS, self._look)
 
     def tell(self, offset: int, keys: set[FeedKey], *, known: bool) -> None:
-        """Something has happened in the shard; where it is not known whom it concerns it concerns all."""
+        """An event of the shard; with unknown keys it concerns every watch."""
         if self.over or self._entered is None:
             return
         ends, self.next = bool(self._found), offset + 1
         self._found |= self._keys & keys if known else self._keys
         if self._found and not ends:
-            self.watches.reader.soon(self.end)  # with all that comes in this turn
+            self.watches.reader.soon(self.end)  # with all further events of this turn
 
     def _loaded(self) -> list[tuple[InventoryShard, int]]:
         return [(shard, shard.loads) for shard in self.watches.shards.loaded() if shard.index == self.shard]
 
     def _look(self) -> None:
-        """End where the shard is not what it was: it may not be told of everything."""
+        """End the watch if the shard was reloaded or moved: it may miss events."""
         if self.over:
             return
         if self._loaded() != self._entered:
@@ -267,16 +270,16 @@ class _Watch(_Reading):
         if self.over:
             return
         if self._loaded() == self._entered:
-            # It was told of all that concerns it: what is applied need not be read.
+            # The watch was notified of every event with its keys: it need not read the applied ones.
             self.next = max(self.next, self.watches.shards.applied_offset(self.shard))
         self.end()
 
     def end(self) -> None:
-        """Answer with what there is."""
+        """Respond with the keys found."""
         self._end(lambda: ChangesWatched(self.watches.epoch(self.shard), self.next, sorted(self._found, key=repr)))
 
     def fail(self, error: DuramenError) -> None:
-        """As of `_Reading`."""
+        """See `_Reading`."""
         self._end(lambda: error)
 
     def _end(self, answer: Callable[[], ChangesWatched | DuramenError]) -> None:

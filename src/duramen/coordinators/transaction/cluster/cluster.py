@@ -25,18 +25,18 @@ from duramen.transactions.values import PartitionName, ProducerIdentity
 __all__ = ["ClusterKit", "ClusterTransactions", "Decides", "JoinDone"]
 
 JoinDone = Callable[[Collection[PartitionName], DuramenError | None], None]
-"""Called with the partitions that were not in the transaction before."""
+"""Called with the partitions that joined the transaction just now."""
 
 _JOINING_VERSION: Final = 2
 
 
 class Decides(Protocol):
-    """Who decides whether partitions are in a transaction that this node coordinates."""
+    """Decides whether partitions are in a transaction that this node coordinates."""
 
     def join(
         self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], version: int, done: JoinDone
     ) -> None:
-        """They are from here on."""
+        """The partitions join the transaction."""
 
     def verify(
         self,
@@ -45,11 +45,11 @@ class Decides(Protocol):
         partitions: Collection[PartitionName],
         done: Callable[[DuramenError | None], None],
     ) -> None:
-        """`done` has an error where they are not."""
+        """`done` gets an error if they are not in the transaction."""
 
 
 class ClusterKit(NamedTuple):
-    """What it works with."""
+    """Dependencies."""
 
     caller: Caller
     clock: Clock
@@ -58,7 +58,7 @@ class ClusterKit(NamedTuple):
 
 
 class ClusterTransactions:
-    """Its parts, put together: `joining` is for requests of clients."""
+    """The parts, assembled: `joining` serves client requests."""
 
     def __init__(
         self, places: TransactionDependencies, known: KnownTransactions, store: TransactionStore, kit: ClusterKit,
@@ -73,12 +73,12 @@ class ClusterTransactions:
         self.finishing = Finishing(places, known, store, kit.caller, kit.clock, kit.deadlines, kit.metrics, holds)
         CommitSurvey(places, kit.caller.server)
         self.vectors = ClusterVectors(places, kit.caller, kit.clock, kit.deadlines)
-        """Takes snapshots over partitions that other nodes lead."""
+        """Takes snapshots across partitions that other nodes lead."""
         kit.caller.server.handle(JOIN, self._join)
         kit.caller.server.handle(WRITE_MARKERS, self._participant.write)
 
     def stop(self) -> None:
-        """Nothing is done on its own account any more."""
+        """Stop all background work."""
         self.finishing.stop()
         self.vectors.stop()
 
@@ -105,7 +105,7 @@ class ClusterTransactions:
             )
 
     def _check_there(self, partitions: Collection[PartitionName]) -> None:
-        """Who ends a transaction leaves out what was deleted: so what joins is known here."""
+        """The end of a transaction skips deleted partitions: so joining partitions must be known here."""
         for one in partitions:
             stream = self._streams.find(one.topic)
             if stream is None or one.partition >= len(stream.partitions):

@@ -35,11 +35,11 @@ __all__ = ["CommitHolds"]
 _HOLD_MS: Final = 500
 _WAIT_MS: Final = 2_500
 _MOST: Final = 1_000
-"""Holds at a time."""
+"""The largest number of concurrent holds."""
 
 
 class _Hold:
-    """`decided` is what was decided as it began, by partition of `__transaction_state`."""
+    """`decided` has the decisions at the start of the hold, by partition of `__transaction_state`."""
 
     __slots__ = ("decided", "over", "streams")
 
@@ -50,7 +50,7 @@ class _Hold:
 
 
 class _Waiter:
-    """Somebody who is to be told once all that was decided has its markers."""
+    """A request that waits until all earlier decisions have their markers."""
 
     __slots__ = ("decided", "done", "epochs", "late", "streams")
 
@@ -66,7 +66,7 @@ class _Waiter:
 
 
 class CommitHolds:
-    """The holds of this node. `resume` is called when there is one less."""
+    """The holds of this node. `resume` is called when a hold ends."""
 
     def __init__(
         self, places: TransactionDependencies, known: KnownTransactions, store: TransactionStore, clock: Clock,
@@ -84,7 +84,7 @@ class CommitHolds:
         server.handle(RELEASE_COMMITS, self._release)
 
     def holds(self, prepared: TransactionalId) -> bool:
-        """Whether the markers of a transaction are to wait."""
+        """Whether the markers of a transaction must wait."""
         if not self._holds or prepared.state is not TransactionState.PREPARE_COMMIT:
             return False
         streams, index = self._streams_of(prepared), partition_of(prepared.sequence)
@@ -100,7 +100,7 @@ class CommitHolds:
         return {stream.id for stream in found if stream is not None}
 
     def look(self) -> None:
-        """A transaction is complete, or this node coordinates others: tell those who waited for that."""
+        """A transaction is complete, or the coordinated partitions have changed: serve waiting requests."""
         for waiter in list(self._waiters):
             error = self._refusal(waiter)
             if error is None and self._unmarked(waiter):
@@ -117,7 +117,7 @@ class CommitHolds:
         return NotCoordinator("another node now coordinates these transactions")
 
     def _unmarked(self, waiter: _Waiter) -> bool:
-        """Whether something that was decided may lack markers."""
+        """Whether an earlier decision may lack markers."""
         return any(
             one.state is TransactionState.PREPARE_COMMIT
             and (decided := waiter.decided.get(self._places.log.partition_of(one.id))) is not None

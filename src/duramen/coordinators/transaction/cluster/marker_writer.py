@@ -23,13 +23,13 @@ __all__ = ["Finishing"]
 _COMPLETE_AGAIN_MS: Final = 100
 _AGAIN_MS: Final = 50
 _AGAIN_MOST_MS: Final = 1_000
-_AT_ONCE: Final = 1_000  # markers in one request
+_AT_ONCE: Final = 1_000  # markers per request
 
 
 class _Ending:
-    """A transaction that is prepared; `left` are the partitions whose marker nobody has confirmed.
+    """A prepared transaction; `left` are the partitions without a confirmed marker.
 
-    `index` is the partition of `__transaction_state` that says so, which this node leads in `epoch`.
+    `index` is the partition of `__transaction_state` with its record, which this node leads in `epoch`.
     """
 
     __slots__ = ("epoch", "index", "left", "one")
@@ -42,7 +42,7 @@ class _Ending:
 
 
 class Finishing:
-    """Ends the transactions that this node coordinates, which are `known`."""
+    """Ends the `known` transactions, which this node coordinates."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Finishing:
         holds.resume = self._resume
 
     def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
-        """See to the end of a transaction that is stored as prepared."""
-        # It is decided, so it is said, as Apache Kafka does: the markers are seen to whatever happens.
+        """Start the end of a transaction that is stored as prepared."""
+        # The decision is durable, so respond now, as Apache Kafka does: the markers follow in any case.
         done(machine.complete(prepared, prepared.updated_ms), None)
         ending = self._endings[prepared.id] = _Ending(index, epoch, prepared)
         if self._holds.holds(prepared):
@@ -93,7 +93,7 @@ class Finishing:
                 self._look(ending)
 
     def left(self, index: int, epoch: int) -> None:
-        """What is prepared in a partition goes on: an earlier coordinator left it, or this node has read it anew."""
+        """Continue prepared transactions of a partition: an earlier coordinator left them, or this node reloaded it."""
         for id_, ending in list(self._endings.items()):
             if ending.index == index and ending.epoch != epoch:
                 del self._endings[id_]
@@ -110,7 +110,7 @@ class Finishing:
             self._complete(ending)
 
     def _complete(self, ending: _Ending) -> None:
-        """Every marker is there: store that, until it is stored or another node leads."""
+        """Every marker is written: store the completion, until it is stored or another node leads."""
         prepared = ending.one
 
         def stored(_: TransactionalId | None, error: DuramenError | None) -> None:
@@ -137,7 +137,7 @@ class Finishing:
         for one in sorted(wanted):
             stream = self._places.streams.find(one.topic)
             if stream is None or one.partition >= len(stream.partitions):
-                # It joined as one that this node knew: it is deleted since.
+                # It was known when it joined: it has been deleted since.
                 self._settle(ending, one)
                 continue
             place = PartitionId(stream.id, one.partition)
@@ -190,13 +190,13 @@ class Finishing:
         self._again_ms = min(2 * self._again_ms, _AGAIN_MOST_MS)
         again, self._again = self._again, {}
         for ending, wanted in again.items():
-            # Where another node leads the partition of the id, that one has found what is prepared.
+            # If another node leads the partition of the id, that node has found the prepared transactions.
             if self._leads(ending):
                 self._send(ending, wanted)
                 self._look(ending)
 
     def stop(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing more."""
         self._again.clear()
         self._held.clear()
         if self._timer is not None:
@@ -205,4 +205,4 @@ class Finishing:
 
 
 def _nothing(_: TransactionalId | None, __: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """A callback without a waiting caller."""

@@ -28,17 +28,17 @@ Done = Callable[[DuramenError | None], None]
 
 
 class Participant:
-    """Writes markers. `ends` is told of each before it is written: the partition and the producer id."""
+    """Writes markers. `ends` is called before each marker with the partition and the producer id."""
 
     def __init__(self, places: TransactionDependencies, clock: Clock, ends: Callable[[Partition, int], None]) -> None:
         self._places = places
         self._clock = clock
         self._ends = ends
-        self._epochs: dict[int, int] = {}  # the newest that coordinators have named, by the partition they lead
-        self._ending: Counter[tuple[LogKey, int]] = Counter()  # markers on their way to the disk
+        self._epochs: dict[int, int] = {}  # the newest epochs of coordinators, by their partition
+        self._ending: Counter[tuple[LogKey, int]] = Counter()  # markers being written
 
     def check(self, coordinator: int, epoch: int) -> None:
-        """Raise NotCoordinator where a newer epoch than this is known of a partition of `__transaction_state`."""
+        """Raise NotCoordinator if a newer epoch of a partition of `__transaction_state` is known."""
         place = self._places.log.place(coordinator)
         known = max(self._epochs.get(coordinator, -1), self._places.membership.partition(place).leader_epoch)
         if epoch < known:
@@ -46,11 +46,11 @@ class Participant:
         self._epochs[coordinator] = epoch
 
     def is_ending(self, partition: Partition, producer_id: int) -> bool:
-        """Whether a marker of a producer is on its way into the log."""
+        """Whether a marker of a producer is being appended to the log."""
         return (partition.log.key, producer_id) in self._ending
 
     def write(self, request: WriteMarkers, done: Callable[[WriteMarkersResponse], None]) -> None:
-        """Write the markers; `done` once each is on all replicas in sync, or was refused."""
+        """Write the markers; calls `done` once each is on all in-sync replicas, or was refused."""
         results: list[Refused | None] = [None] * len(request.partitions)
         left = len(results) + 1
 
@@ -106,10 +106,10 @@ class Participant:
 
 
 def _is_over(partition: Partition, request: WriteMarkers) -> bool:
-    """Whether the producer has gone on already, so that this marker was there before.
+    """Whether the producer has written since, so that this marker was written before.
 
-    Where nothing is open in the producer's present epoch the marker is written, once more perhaps: then its place in
-    the log says when all replicas have it, and what is late of the transaction is refused for its epoch.
+    If nothing is open in the producer's present epoch, the marker is written, perhaps a second time: its offset then
+    shows when all replicas have it, and late batches of the transaction are refused for their epoch.
     """
     epoch = partition.log.producers.epoch(request.producer_id)
     if request.version < SERVER_VERSION:

@@ -19,10 +19,10 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag="join"):
-    """The leader of partitions asks the coordinator before it appends what a transaction writes there (KIP-890).
+    """The leader of partitions asks the coordinator before it appends transactional batches (KIP-890).
 
-    With `joins` they are part of the transaction from then on; without, they have to be already. `partitions` are
-    (stream, partition).
+    With `joins` the partitions join the transaction; without, they must be in it already. `partitions` are (stream,
+    partition).
     """
 
     id: str
@@ -33,7 +33,7 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag="join"):
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True, tag="joined"):
-    """It may append. `begins` says of each partition whether it has joined just now."""
+    """The leader may append. `begins` tells for each partition whether it has joined just now."""
 
     coordinator_epoch: int
     begins: tuple[bool, ...]
@@ -42,9 +42,9 @@ class Joined(msgspec.Struct, frozen=True, array_like=True, tag="joined"):
 class WriteMarkers(msgspec.Struct, frozen=True, array_like=True, tag="markers"):
     """The coordinator asks a leader to end a transaction in partitions of (stream id, partition).
 
-    `coordinator` is the partition of `__transaction_state`, which its asker leads in `coordinator_epoch`. Of `version`
-    2 on the marker's epoch is higher than any that the transaction has written in (KIP-890). `sequence` is the
-    transaction's commit sequence, which older nodes do not know of.
+    `coordinator` is the partition of `__transaction_state` that the asking node leads in `coordinator_epoch`. From
+    `version` 2 on, the marker's epoch is higher than any in which the transaction has written (KIP-890). `sequence` is
+    the transaction's commit sequence, which older nodes do not know.
     """
 
     coordinator: _Count
@@ -58,25 +58,25 @@ class WriteMarkers(msgspec.Struct, frozen=True, array_like=True, tag="markers"):
 
 
 class WriteMarkersResponse(msgspec.Struct, frozen=True, array_like=True, tag="written"):
-    """For each partition None where all replicas in sync have the marker, or why not."""
+    """For each partition None if all in-sync replicas have the marker, or the error."""
 
     results: tuple[Refused | None, ...]
 
 
 class FindCommits(msgspec.Struct, frozen=True, array_like=True):
-    """Each replica of partitions is to say who leads as far as it knows, and leaders what is committed.
+    """Ask each replica of partitions for the leader that it knows, and leaders for their high watermarks.
 
-    `partitions` are (stream, partition, from which offset on commit markers are wanted; -1: none are).
+    `partitions` are (stream, partition, the offset from which commit markers are requested; -1: none are).
     """
 
     partitions: tuple[tuple[_StreamKey, _Count, int], ...]
 
 
 class FoundCommits(msgspec.Struct, frozen=True, array_like=True):
-    """A partition in a leader epoch, -1 where that is not known.
+    """A partition in a leader epoch, -1 if unknown.
 
-    `high_watermark` is -1 where this node does not lead, or cannot answer: `why`. `transactional` says whether the log
-    has, or had, something of a transaction, `in_sync` who may lead next. `commits` are markers: offset and sequence.
+    `high_watermark` is -1 if this node does not lead, or cannot respond: `why`. `transactional`: the log has, or had,
+    records of a transaction; `in_sync`: the nodes that may lead next. `commits` are markers: offset and sequence.
     """
 
     epoch: int
@@ -88,13 +88,13 @@ class FoundCommits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommitsFound(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions, as they were asked for."""
+    """The partitions, in the order of the request."""
 
     partitions: tuple[FoundCommits, ...]
 
 
 class HoldCommits(msgspec.Struct, frozen=True, array_like=True):
-    """Coordinators are to write no commit marker into these streams for a while, but of what is decided already.
+    """Ask coordinators to write no commit markers into these streams for a while, except for earlier decisions.
 
     `coordinators` are partitions of `__transaction_state`, with the leader epochs in which the node leads them.
     """
@@ -105,26 +105,26 @@ class HoldCommits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldCommits(msgspec.Struct, frozen=True, array_like=True):
-    """What a coordinator has decided: up to that time in the commit sequences, but for those that are `undecided`."""
+    """A coordinator's decisions: up to that time in the commit sequences, except the `undecided` ones."""
 
     newest_us: int
     undecided: tuple[int, ...]
 
 
 class CommitsHeld(msgspec.Struct, frozen=True, array_like=True):
-    """Of each coordinator what it had decided by then; all of that has its markers."""
+    """The decisions of each coordinator at that time; all of them have their markers."""
 
     coordinators: tuple[HeldCommits, ...]
 
 
 class ReleaseCommits(msgspec.Struct, frozen=True, array_like=True):
-    """Coordinators may go on."""
+    """Release a hold of commits."""
 
     hold_id: bytes
 
 
 class CommitsReleased(msgspec.Struct, frozen=True, array_like=True):
-    """They do."""
+    """The hold is released."""
 
 
 JOIN: Final = Method("join-transaction", Join, Joined, idempotent=False)

@@ -20,7 +20,7 @@ _Found = Callable[[FoundCommits], None]
 
 
 class CommitSurvey:
-    """Answers for the replicas of this node."""
+    """Responds for the replicas of this node."""
 
     def __init__(self, places: TransactionDependencies, server: RpcServer) -> None:
         self._places = places
@@ -67,7 +67,7 @@ class CommitSurvey:
 
 
 def has_transactions(partition: Partition) -> bool:
-    """Whether its log has something of a transaction, or had."""
+    """Whether its log has, or had, records of a transaction."""
     transactions = partition.log.transactions
     return transactions.marked_offset > 0 or bool(transactions.opened())
 

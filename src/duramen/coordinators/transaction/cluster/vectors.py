@@ -55,14 +55,14 @@ TakenDone = Callable[[Vector | DuramenError], None]
 
 
 class _Led(NamedTuple):
-    """What the leader of a partition has said, which nobody contradicts."""
+    """A leader's response that no other response contradicts."""
 
     epoch: int
     found: FoundCommits
 
 
 class ClusterVectors:
-    """Those who want a snapshot of the same partitions at a time share one that begins after they have asked."""
+    """Concurrent requests for a snapshot of the same partitions share one that starts after all of them."""
 
     def __init__(self, places: TransactionDependencies, caller: Caller, clock: Clock, deadlines: Deadlines) -> None:
         self.places = places
@@ -76,9 +76,9 @@ class ClusterVectors:
         self._stopped = False
 
     def take(self, partitions: Sequence[Partition], within_ms: int, done: TakenDone) -> None:
-        """`done` gets a snapshot that has what was acknowledged before it was asked for, and each transaction whole.
+        """`done` gets a snapshot with every record acknowledged before the call, and each transaction as a whole.
 
-        SnapshotNotReached where none is found in that time.
+        SnapshotNotReached if none is found in that time.
         """
         places = tuple(map(place_of, partitions))
         if self._stopped:
@@ -104,7 +104,7 @@ class ClusterVectors:
         taking.begin()
 
     def stop(self) -> None:
-        """No more are taken: who waits is told."""
+        """Take no more snapshots; waiting requests get an error."""
         self._stopped = True
         self._next.clear()
         for taking in list(self._under_way.values()):
@@ -120,9 +120,9 @@ class ClusterVectors:
         aims.add(self.clock.monotonic_ms(), [vector[place] for place in places])
 
     def older(self, oldest: Vector, reached: Vector) -> Vector:
-        """The newest of those that were taken here which views that have come to `reached` show.
+        """The newest snapshot taken here that views at `reached` show.
 
-        Snapshots before `oldest` are not shown any more. Raises SnapshotNotReached.
+        Snapshots before `oldest` are no longer shown. Raises SnapshotNotReached.
         """
         places = tuple(reached)
         aims = self._aims.get(places)
@@ -135,7 +135,7 @@ class ClusterVectors:
 
 
 class _Taking:
-    """One snapshot on its way. `attempt` rises with each: late answers of an earlier one say nothing."""
+    """One snapshot in progress. `attempt` increases with each try: late responses of an earlier one are ignored."""
 
     def __init__(
         self, vectors: ClusterVectors, places: Sequence[PartitionId], within_ms: int, name: str, done: TakenDone
@@ -155,13 +155,13 @@ class _Taking:
         self._done: TakenDone | None = done
 
     def begin(self) -> None:
-        """Make the next attempt."""
+        """Start the next attempt."""
         self._attempt += 1
         self._again = None
         self._find(dict.fromkeys(self._places, _NO_MARKERS), self._first)
 
     def end(self, outcome: Vector | DuramenError) -> None:
-        """That is what came of it."""
+        """End with this outcome."""
         self._release()
         self._attempt += 1
         if self._again is not None:
@@ -183,7 +183,7 @@ class _Taking:
     # -- what all replicas say ----------------------------------------------------------------------
 
     def _find(self, wanted: Mapping[PartitionId, int], then: Callable[[Mapping[PartitionId, _Led]], None]) -> None:
-        """Ask all nodes that have a replica, and go on with what the leaders say."""
+        """Ask all nodes that have a replica, and continue with the leaders' responses."""
         by_node: dict[int, list[PartitionId]] = {}
         for place in wanted:
             for node_id in self._membership.partition(place).replicas:
@@ -224,7 +224,10 @@ class _Taking:
             self._find(dict.fromkeys(self._places, _NO_MARKERS), partial(self._without, led))
 
     def _without(self, first: Mapping[PartitionId, _Led], led: Mapping[PartitionId, _Led]) -> None:
-        """Whoever has a marker below what was committed first had written everywhere by then, and would be known."""
+        """Take the first high watermarks as the snapshot, if there are no transactions.
+
+        A transaction with a marker below them had written everywhere by then, and would be known.
+        """
         if _transactional(led):
             self._fail("transactions have begun")
         else:
@@ -290,9 +293,10 @@ class _Taking:
 
 
 def _leader(answers: Mapping[int, FoundCommits], *, transactional: bool) -> _Led | str:
-    """What the leader says, if all that might lead in its place have answered and know of no later one; or why not.
+    """The leader's response, if all nodes that could lead instead have responded and know no later leader.
 
-    Where nobody knows of transactions no later leader can have a marker: the leader alone is enough.
+    Otherwise the reason why there is none. If no node knows of transactions, no later leader can have a marker: the
+    leader's response is enough.
     """
     led = max((one for one in answers.values() if one.high_watermark >= 0), key=lambda one: one.epoch, default=None)
     if led is None:

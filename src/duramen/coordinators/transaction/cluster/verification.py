@@ -29,7 +29,7 @@ from duramen.transactions.values import ProducerIdentity
 __all__ = ["Admitted", "TransactionVerification"]
 
 Admitted = Callable[[bool, DuramenError | None], None]
-"""Called with whether the partition has joined just now, or with why nothing may be appended."""
+"""Called with whether the partition has joined just now, or with the reason why nothing may be appended."""
 
 _AGAIN: Final = (*UNASKED, CoordinatorLoading, NotCoordinator, OutcomeUnknown)
 
@@ -42,7 +42,7 @@ class _Key(NamedTuple):
 
 
 class _Lane:
-    """What waits for an answer: `waiting` is emptied once, by the answer or by a marker that comes before it."""
+    """Batches that wait for a response: `waiting` is emptied once, by the response or by an earlier marker."""
 
     __slots__ = ("key", "leader_epoch", "partition", "waiting")
 
@@ -54,7 +54,7 @@ class _Lane:
 
 
 class TransactionVerification:
-    """Asks coordinators for the partitions that this node leads."""
+    """Asks coordinators on behalf of the partitions that this node leads."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class TransactionVerification:
         self._asking: dict[tuple[str, ProducerIdentity, bool], list[_Lane]] = {}
 
     def admit(self, id_: str, identity: ProducerIdentity, partition: Partition, *, joins: bool, done: Admitted) -> None:
-        """`done` as soon as a batch may be appended, in the order of the calls for a producer and a partition.
+        """Calls `done` once a batch may be appended, in the order of the calls for a producer and a partition.
 
-        Its error is NotEnoughReplicas where that cannot be found out now.
+        The error is NotEnoughReplicas if the coordinator cannot be asked now.
         """
         key = _Key(partition.log.key, id_, identity, joins)
         lane = self._lanes.get(key)
@@ -97,7 +97,7 @@ class TransactionVerification:
         )
 
     def ended(self, partition: Partition, producer_id: int) -> None:
-        """A marker is about to be written: an answer that is on its way may be of the transaction that it ends."""
+        """A marker is about to be written: a pending response may be about the transaction that it ends."""
         for key, lane in list(self._lanes.items()):
             if key.log == partition.log.key and key.identity.producer_id == producer_id:
                 self._refuse([lane], OutcomeUnknown("its transaction was ended meanwhile"))
@@ -105,7 +105,7 @@ class TransactionVerification:
     # -- asking -------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Once for all that came in a turn."""
+        """One request for all batches of a turn."""
         asking, self._asking = self._asking, {}
         for (id_, identity, joins), lanes in asking.items():
             try:
@@ -137,7 +137,7 @@ class TransactionVerification:
 
     def _admit(self, lane: _Lane, *, begins: bool) -> None:
         if lane.leader_epoch != lane.partition.leader_epoch:
-            # Another may have led in between, and have written the marker.
+            # Another node may have led in between, and have written the marker.
             self._refuse([lane], NotLeader("this node is no longer the leader of the partition in the same epoch"))
             return
         for done in self._close(lane):
