@@ -25,11 +25,11 @@ _KEPT = 2
 
 
 class NodeCheckpoint(msgspec.Struct, array_like=True, frozen=True):
-    """`logs` holds one encoded `LogState` a log. `replay` is the WAL position that the logs' states stand at.
+    """`logs` has one encoded `LogState` per log. `replay` is the WAL position of these states.
 
-    `number` is that of its file, 0 in those of older versions: so an older one in the place of a newer is known.
-    `damaged`: recovery found damage that may have cost synced records, and the cluster does not know of it yet.
-    `metadata_damaged`: it may have cost entries of the metadata log, and they were not fetched again yet.
+    `number` is that of its file, 0 in older versions: it reveals an older checkpoint in the place of a newer one.
+    `damaged`: recovery found damage that may have cost synced records, and the cluster does not know it yet.
+    `metadata_damaged`: the damage may have cost entries of the metadata log, and they were not fetched again yet.
     """
 
     directory_id: bytes
@@ -45,12 +45,12 @@ class NodeCheckpoint(msgspec.Struct, array_like=True, frozen=True):
 
 
 def checkpoint_name(number: int) -> str:
-    """The file of the checkpoint of that number."""
+    """The file name of the checkpoint with that number."""
     return f"{_PREFIX}{number:012d}"
 
 
 def checkpoint_numbers(files: FileSystem) -> list[int]:
-    """The numbers of the checkpoints there are, newest first. Blocking."""
+    """The numbers of all checkpoints, newest first. Blocking."""
     found = []
     for name in files.names(""):
         number = name.removeprefix(_PREFIX)
@@ -60,7 +60,7 @@ def checkpoint_numbers(files: FileSystem) -> list[int]:
 
 
 def read_checkpoint(files: FileSystem, number: int) -> NodeCheckpoint | None:
-    """That checkpoint; None where it is damaged or another. Blocking. Raises OSError where it cannot be read."""
+    """Read a checkpoint; None if it is damaged or has another number. Blocking. Raises OSError if it is unreadable."""
     file = files.open(checkpoint_name(number), read_only=True)
     data = bytes(file.read(0, file.size()))
     if len(data) < _HEADER.size:
@@ -73,7 +73,7 @@ def read_checkpoint(files: FileSystem, number: int) -> NodeCheckpoint | None:
 
 
 def write_checkpoint(files: FileSystem, number: int, checkpoint: NodeCheckpoint) -> None:
-    """Write that checkpoint and remove all but the newest two. Blocking; synced when it returns. Raises OSError."""
+    """Write a checkpoint and remove all but the newest two. Blocking; synced when it returns. Raises OSError."""
     checkpoint = msgspec.structs.replace(checkpoint, number=number)
     body = struct.pack(">I", FORMAT) + msgspec.msgpack.encode(checkpoint)
     temporary = "checkpoint.new"

@@ -10,7 +10,10 @@ __all__ = ["Condition"]
 
 
 class Condition:
-    """`problem` says why nothing is written: StorageFull until there is room again, StorageFailed until a restart."""
+    """`problem` is the reason why writes are refused.
+
+    StorageFull lasts until there is room, StorageFailed until a restart.
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -18,13 +21,13 @@ class Condition:
         self.problem: DuramenError | None = None
 
     def watch(self, action: Callable[[DuramenError | None], None]) -> None:
-        """Have `action` called soon after each change, with the problem, or None once writes are taken again."""
+        """Have `action` called soon after each change, with the problem, or None once writes are accepted again."""
         self._watchers.append(action)
         if self.problem is not None:
             self._worker.soon(lambda: action(self.problem))
 
     def update(self, problem: DuramenError | None) -> None:
-        """Take in how it is; another message of the same kind of problem is no change."""
+        """Update the problem; another message of the same kind of problem is no change."""
         if type(problem) is not type(self.problem):
             self.problem = problem
             for action in self._watchers:

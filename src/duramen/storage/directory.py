@@ -43,16 +43,17 @@ class _Meta(msgspec.Struct):
 
 
 class DataDirectory(msgspec.Struct, frozen=True):
-    """A data directory that this process holds."""
+    """A data directory locked by this process."""
 
     id: UUID
     lock: Lock
 
 
 def open_directory(files: FileSystem, randomness: Randomness, where: str) -> DataDirectory:
-    """Take the directory, making it a data directory where it is empty. Blocking.
+    """Lock the directory, and create a data directory in an empty one. Blocking.
 
-    `where` names it in messages. Raises DirectoryUnusable where it is held, not ours, or not writable; DirectoryTooNew.
+    `where` names it in messages. Raises DirectoryUnusable if it is locked, of another format, or not writable;
+    DirectoryTooNew.
     """
     try:
         return _open(files, randomness, where)
@@ -83,7 +84,7 @@ def _open(files: FileSystem, randomness: Randomness, where: str) -> DataDirector
         if not known:
             return DataDirectory(_create(files, randomness), lock)
         if not files.exists(LOGS_DIRECTORY):
-            files.sync_directory("")  # a first start was ended before its name was durable
+            files.sync_directory("")  # a first start was interrupted before the name was durable
         return DataDirectory(read_directory_id(files, where), lock)
     except BaseException:
         lock.release()
@@ -101,16 +102,16 @@ def _check_finished(files: FileSystem, where: str) -> None:
 
 
 def is_directory(files: FileSystem) -> bool:
-    """Whether anything there is of a data directory. Blocking."""
+    """Whether the directory has any file of a data directory. Blocking."""
     return any(
         name in (_META, LOGS_DIRECTORY, WAL_DIRECTORY) or name.startswith("checkpoint-") for name in files.names("")
     )
 
 
 def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker: str) -> DataDirectory:
-    """Make a data directory that is not finished, where there is none or an empty one; `maker` is the command.
+    """Create an unfinished data directory in a missing or empty one; `maker` is the command.
 
-    Blocking. Raises DirectoryUnusable where there is anything, or OSError.
+    Blocking. Raises DirectoryUnusable if it has files, or OSError.
     """
     files.make_directory("")
     _check_finished(files, where)
@@ -127,14 +128,14 @@ def begin_directory(files: FileSystem, randomness: Randomness, where: str, maker
 
 
 def finish_directory(files: FileSystem) -> None:
-    """Everything is there and synced: a node may take it from here on. Blocking. Raises OSError."""
+    """Everything is written and synced: nodes may use the directory from here on. Blocking. Raises OSError."""
     files.sync_directory("")
     files.unlink(_UNFINISHED)
     files.sync_directory("")
 
 
 def read_directory_id(files: FileSystem, where: str) -> UUID:
-    """The directory's id. Blocking. Raises DirectoryUnusable where it is damaged, DirectoryTooNew, or OSError."""
+    """The directory's id. Blocking. Raises DirectoryUnusable if it is damaged, DirectoryTooNew, or OSError."""
     file = files.open(_META, read_only=True)
     try:
         meta = msgspec.json.decode(bytes(file.read(0, file.size())), type=_Meta)
@@ -151,13 +152,13 @@ def read_directory_id(files: FileSystem, where: str) -> UUID:
 
 
 def make_directories(files: FileSystem) -> None:
-    """Make the parts that are missing. Plain. Raises OSError."""
+    """Create missing subdirectories. Plain. Raises OSError."""
     for name in (WAL_DIRECTORY, LOGS_DIRECTORY):
         files.make_directory(name)
 
 
 def _create(files: FileSystem, randomness: Randomness) -> UUID:
-    # Nothing before the name that says whose it is: a start that ends here must not leave a directory of nobody's.
+    # The id file comes first: an interrupted start must not leave a directory without an owner.
     directory_id = new_directory_id(randomness.token(16))
     file = files.open(_META + ".new", create=True)
     file.truncate(0)

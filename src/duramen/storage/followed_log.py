@@ -12,7 +12,7 @@ Done = Callable[[DuramenError | None], None]
 
 
 class FollowedLog:
-    """Enters leader epochs before their batches, cuts, and begins anew."""
+    """Records leader epochs before their batches, truncates, and restarts the log."""
 
     def __init__(self, store: Store, log: Log) -> None:
         self._store = store
@@ -21,18 +21,18 @@ class FollowedLog:
         self._over = False
 
     def end(self) -> None:
-        """Order nothing more: what is under way ends where it is, as if the process did."""
+        """End all work: pending operations stop where they are, as in a crash."""
         self._over = True
 
     def enter(self, epoch: int, leader_id: int) -> None:
-        """Batches of `epoch`, which `leader_id` has ordered, are appended next."""
+        """The next appends are batches of `epoch`, ordered by `leader_id`."""
         if epoch > self._entered:
             self._entered = epoch
-            # Where that fails the append does too, and tells of it.
+            # If that fails, the append fails too, and reports it.
             self._store.follow(self._log, epoch, leader_id, lambda _: None)
 
     def cut(self, end_offset: int, done: Done) -> None:
-        """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
+        """Truncate the log; `done(None)` once that is durable, and all records before the end are synced."""
 
         def cut(error: DuramenError | None) -> None:
             self._entered = self._log.takeovers.latest_epoch
@@ -46,10 +46,10 @@ class FollowedLog:
     def restart(
         self, start_offset: int, kept_offset: Callable[[], int], fill: Callable[[Done], None], done: Done
     ) -> None:
-        """Begin anew at `start_offset`; `done(None)` once that is so on disk.
+        """Restart the log at `start_offset`; `done(None)` once that is durable.
 
-        What is behind `kept_offset` is cut, `fill` appends what stands for the records up to the start, and then all
-        before the start is let go.
+        The log is truncated to `kept_offset`, `fill` appends a placeholder for the records up to the start, and then
+        everything before the start is deleted.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -77,10 +77,10 @@ class FollowedLog:
             self._entered = self._log.takeovers.latest_epoch
             done(error)
 
-        self._store.when_appended(self._log, self._still(begin))  # where its end is what may still wait decides
+        self._store.when_appended(self._log, self._still(begin))  # appends that still wait may move its end
 
     def _still(self, go_on: Done) -> Done:
-        """`go_on`, unless this is over by then."""
+        """`go_on`, unless the object is closed by then."""
 
         def called(error: DuramenError | None) -> None:
             if not self._over:

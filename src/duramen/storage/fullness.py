@@ -13,11 +13,11 @@ from duramen.base.ports import Clock
 
 __all__ = ["Fullness"]
 
-_QUIET_MS: Final = 2000  # longer than what failed for want of space is tried again after
+_QUIET_MS: Final = 2000  # longer than the delay before failed work is retried
 
 
 class Fullness:
-    """Watches what is refused. `on_full` is told why, `on_room` that appends go on."""
+    """Watches refused appends. `on_full` gets the reason, `on_room` is called when appends continue."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines, lacks_space: Callable[[], bool]) -> None:
         """`lacks_space`: whether a copy, a checkpoint or a file of the write-ahead log waits for space."""
@@ -28,7 +28,7 @@ class Fullness:
         self._deadlines = deadlines
         self._lacks_space = lacks_space
         self._refused_ms = 0
-        self._probed = False  # whether something else than an append shows when there is space
+        self._probed = False  # whether other work than appends shows that there is space
         self._taken = False  # a batch was written since the last refusal
         self._due = False
 
@@ -45,7 +45,7 @@ class Fullness:
         self._look_later()
 
     def taken(self) -> None:
-        """An append was taken while others were refused."""
+        """An append was accepted while others were refused."""
         self._taken = True
         self._look_later()
 

@@ -11,10 +11,10 @@ _JOIN_BELOW = 256 * 1024
 
 
 def write_all(file: File, buffers: Sequence[Buffer], position: int) -> None:
-    """Write every byte of `buffers` at `position`, going on after a short write. Raises OSError."""
+    """Write every byte of `buffers` at `position`, continuing after short writes. Raises OSError."""
     total = sum(map(len, buffers))
     if total < _JOIN_BELOW and len(buffers) > 1:
-        # One small copy is cheaper than handing the system a long list.
+        # One small copy is cheaper than a long list of buffers for the system call.
         buffers = [b"".join(buffers)]
     while True:
         written = file.write(buffers, position)
@@ -39,10 +39,10 @@ def _rest(buffers: Sequence[Buffer], written: int) -> list[Buffer]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the error says that there is no space (or no quota) left."""
+    """Whether the error is a lack of space (or quota)."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether it may go another time: others may give back files that may be open, or memory; a job ends before."""
+    """Whether a retry may succeed: the error is a lack of open files, memory or jobs."""
     return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)

@@ -67,7 +67,7 @@ class _ReadOnlyFile:
 
 
 class ReadOnlyFileSystem:
-    """Reads pass; a directory that is not there has no names; all else raises OSError."""
+    """Passes reads through; a missing directory has no names; everything else raises OSError."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files

@@ -14,7 +14,7 @@ __all__ = ["OnBatch", "OnDamage", "read_slice", "scan_log"]
 
 OnBatch = Callable[[Header, bytes], None]
 OnDamage = Callable[[int, int, DuramenError], None]
-"""Called with the first and the last offset that cannot be read, and why."""
+"""Called with the first and the last unreadable offset, and the reason."""
 
 _READ_BYTES = 1024 * 1024
 
@@ -27,10 +27,10 @@ def scan_log(
     done: Callable[[DuramenError | OSError | None], None],
     on_damage: OnDamage | None = None,
 ) -> None:
-    """Call `on_batch` with each batch from the one that holds `offset` to the high watermark as it is now.
+    """Call `on_batch` with each batch from the one with `offset` to the present high watermark.
 
-    Then `done(None)`; or `done(error)` where the log or the disk is damaged. With `on_damage`, it is called with each
-    range of the log that is damaged, and the scan goes on behind it.
+    Then call `done(None)`; or `done(error)` if the log or the disk is damaged. `on_damage`, if given, is called with
+    each damaged range of the log, and the scan continues after it.
     """
     _Scan(store, log, max(offset, log.start_offset), on_batch, done, on_damage).go_on(None)
 
@@ -41,7 +41,7 @@ def read_slice(
     done: Callable[[bytes | DuramenError | OSError], None],
     parts: list[Buffer] | None = None,
 ) -> None:
-    """Call `done` with all bytes of a slice, or with what kept them from being read."""
+    """Call `done` with all bytes of a slice, or with the error."""
     parts = [] if parts is None else parts
     while len(slice_):
         try:
@@ -50,7 +50,7 @@ def read_slice(
             done(error)
             return
         if isinstance(piece, Blocked):
-            # What lies in memory may have changed by then.
+            # Bytes in memory may have changed by then.
             store.unblock(piece, partial(_resume, store, slice_, done, [b"".join(parts)]))
             return
         parts += piece
@@ -87,11 +87,11 @@ class _Scan:
         self._on_batch = on_batch
         self._done = done
         self._on_damage = on_damage
-        self._read_bytes = _READ_BYTES  # a batch at a time behind damage, so that nothing sound is lost with it
-        self._lost: tuple[int, DuramenError] | None = None  # where the damage begins that the scan is in, and why
+        self._read_bytes = _READ_BYTES  # one batch at a time after damage, so that no intact record is lost with it
+        self._lost: tuple[int, DuramenError] | None = None  # the start of the present damage, and its cause
 
     def go_on(self, error: BaseException | None) -> None:
-        """Read on until something has to be waited for or the end is reached."""
+        """Continue until something has to be waited for or the end is reached."""
         if error is not None:
             self._end_with(error if isinstance(error, DuramenError | OSError) else OSError(str(error)))
             return

@@ -62,13 +62,13 @@ class Store:
         node_id: int,
         limits: StoreLimits,
     ) -> None:
-        """Blocking: begins a file of the WAL, and writes a checkpoint that stands there. Raises OSError."""
+        """Blocking: starts a file of the WAL, and writes a checkpoint at its start. Raises OSError."""
         self.files = files
         self.directory_id = directory.id.bytes
         self.node_epoch = recovered.node_epoch
         self.next_log_id = recovered.next_log_id
         self.damaged = recovered.damaged
-        """Whether damage may have cost synced records, and the cluster does not know of it yet."""
+        """Whether damage may have cost synced records, and the cluster does not know it yet."""
         self.metadata_damaged = recovered.metadata_damaged
         """Whether it may have cost entries of the metadata log that were not fetched again yet."""
         self._worker = worker
@@ -79,14 +79,14 @@ class Store:
         self._logs: dict[LogKey, Log] = {log.key: log for log in recovered.logs.values()}
         self._due = DueLogs(self._logs.values())
         self._compacted: dict[Log, None] = {log: None for log in self._logs.values() if log.obsolete}
-        self._producing: dict[Log, None] = {}  # those that know idempotent producers
+        self._producing: dict[Log, None] = {}  # those with idempotent producers
         self._wal = Wal(
             files, worker, clock, metrics,
             directory_id=directory.id.bytes, salt=wal_salt(directory.id),
             file_bytes=limits.wal_file_bytes, max_bytes=limits.wal_max_bytes, on_room=self._go_on,
         )  # fmt: skip
         self.flush_early: Final = self._wal.flush_early
-        """Between requests that came at once: have the disk begin with what they appended, where that pays."""
+        """Between requests of one turn: let the disk start with their appends, if that pays."""
         self.condition = Condition(worker)
         self._wal.on_failure = self.condition.update
         self._wal.start(recovered.wal_files, recovered.wal_generation)
@@ -119,13 +119,13 @@ class Store:
         return self._logs.values()
 
     def log(self, key: LogKey) -> Log | None:
-        """The log of a partition, if it has ever been asked for."""
+        """The log of a partition, if `ensure` has created it."""
         return self._logs.get(key)
 
     def ensure(self, key: LogKey, config: LogConfig, *, forgotten_id: int = NO_ID) -> Log:
-        """The log of a partition, with that config; made where there is none. A new one costs nothing on disk.
+        """The log of a partition, with that config; created if missing. A new one costs nothing on disk.
 
-        Of a new one, producers up to `forgotten_id` may have written to its partition before.
+        Before a new log, producers up to `forgotten_id` may have written to its partition.
         """
         log = self._logs.get(key)
         if log is None:
@@ -141,7 +141,7 @@ class Store:
         return log
 
     def configure(self, log: Log, config: LogConfig) -> None:
-        """The log has this config from here on."""
+        """Set the config of the log."""
         log.config = config
         if config.compact:
             self._compacted[log] = None
@@ -149,7 +149,7 @@ class Store:
             self._due.changed[log] = None
 
     def when_failed(self, action: Callable[[DuramenError], None]) -> None:
-        """Have `action` called when writing ends until a restart."""
+        """Call `action` when writes end until a restart."""
 
         def changed(problem: DuramenError | None) -> None:
             if problem is not None and not isinstance(problem, StorageFull):
@@ -158,26 +158,26 @@ class Store:
         self.condition.watch(changed)
 
     def when_full(self, on_full: Callable[[StorageFull, int], None], on_room: Callable[[], None]) -> None:
-        """Have `on_full` called when the first append is refused because the disk is full, `on_room` when they go on.
+        """Call `on_full` when the first append is refused because the disk is full, `on_room` when appends continue.
 
-        `on_full` gets the reason, and the bytes of records that wait in memory for space in their segments.
+        `on_full` gets the reason, and the bytes of records in memory that wait for space in their segments.
         """
         fullness = self._appends.fullness
         fullness.on_full = lambda error: on_full(error, self._upkeep.copier.pending_bytes)
         fullness.on_room = on_room
 
     def when_late(self, action: Callable[[Log, Late], None]) -> None:
-        """Have `action` called when retention lets go records that were too old for it when they were written."""
+        """Call `action` when retention deletes records that were already too old at their write."""
         self._removal.on_late = action
 
     def name_leaders(self, leader_of: Callable[[int], int]) -> None:
-        """Enter the leaders' ids that a start from the segments alone could not find, by epoch."""
+        """Set the leader ids that a start from segments alone could not find, by epoch."""
         for log in self._logs.values():
             if log.takeovers.name_leaders(leader_of):
                 log.version += 1
 
     def delete(self, log: Log, done: Callable[[DuramenError | None], None] | None = None) -> None:
-        """Delete a log; its files go once that is durable. Readers in the middle of a slice finish it."""
+        """Delete a log; its files are removed once that is durable. Readers in the middle of a slice finish it."""
         log.deleted = True
         self._logs.pop(log.key, None)
         self._logs_gauge.value = len(self._logs)
@@ -196,34 +196,34 @@ class Store:
         *,
         patient: bool = False,
     ) -> None:
-        """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
+        """Append a checked batch as the leader of `epoch`; `head` is its header. The store owns the batch from here on.
 
-        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
-        that is `patient` waits for room on a full disk, where others are refused.
+        Base offset and epoch are stamped in place. A duplicate of an idempotent producer gets its first offset. A
+        `patient` batch waits for room on a full disk, others are refused.
         """
         self._appends.append(log, batch, head, epoch, done, patient=patient)
 
     def append_all(
         self, log: Log, appends: Sequence[TurnAppend], epoch: int, done: Callable[[DuramenError | None], None]
     ) -> None:
-        """As `append` of each, one after another; `flush` has to follow.
+        """Like `append` for each batch, one after another; `flush` must follow.
 
-        Where nothing is to be decided of any of them, `done` is called instead of theirs, once all are acknowledged.
+        If no batch needs a decision of its own, `done` is called in place of theirs, once all are acknowledged.
         """
         self._appends.append_all(log, appends, epoch, done)
 
     def append_ordered(self, log: Log, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
-        """Append a batch to which another node, as the leader of its epoch, has given its offset: as it is.
+        """Append a batch whose offset another node, as the leader of its epoch, has assigned: unchanged.
 
-        `head` is its header; its offsets count, also those whose records were compacted away. It is the next one, of an
-        epoch that `follow` entered.
+        `head` is its header; its offsets count, including those of compacted records. It is the next batch, of an epoch
+        that `follow` has recorded.
         """
         if head.records != head.last_offset_delta + 1:
             head = head._replace(records=head.last_offset_delta + 1)
         self._appends.append(log, batch, head, head.leader_epoch, done, ordered=True)
 
     def take_in_bulk(self, log: Log, *, bulk: bool) -> None:
-        """Whether what `append_ordered` brings next is much: then it is written once, and synced in pieces."""
+        """Announce whether `append_ordered` will bring much data: then it is written once, and synced in pieces."""
         log.bulk = bulk
         if not log.written:
             log.set_durability(log.wanted_durability)
@@ -231,15 +231,15 @@ class Store:
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
 
-        After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
-        What is for a log that is deleted by then is left out.
+        After a crash a prefix of them is in the logs; readers see none or all. Batches for a log that is deleted by
+        then are left out.
         """
         self._appends.append_together(batches, epoch, done)
 
     def follow(self, log: Log, epoch: int, leader_id: int, done: Done) -> None:
-        """Batches of `epoch`, which `leader_id` orders, come next: enter that before them, unless it is.
+        """Record that batches of `epoch`, ordered by `leader_id`, come next, unless that is recorded already.
 
-        Appends that come later wait for it. `done` gets an error, and so will they, where nothing can be written.
+        Later appends wait for it. If nothing can be written, `done` and the appends get an error.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -255,9 +255,9 @@ class Store:
         self._appends.hold(log, begin)
 
     def forget_producers(self, log: Log, forgotten_id: int) -> None:
-        """Producers up to that id may have written to the log's partition, and be unknown here.
+        """Producers up to that id may have written to the log's partition without being known here.
 
-        On disk that is so before what is appended later.
+        That is durable before later appends.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -269,18 +269,18 @@ class Store:
             self._appends.hold(log, begin)
 
     def bound_forgotten(self, log: Log, highest_id: int) -> None:
-        """No producer above that id was ever made: of a log of which nobody knows what it has forgotten."""
+        """Note that no higher producer id was ever allocated: for a log with unknown forgotten producers."""
         if log.producers.bound_forgotten(highest_id):
             log.version += 1
 
     def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
-        """A batch for the log was refused before it came here, and its producer sends it again: see `refusals`."""
+        """A batch for the log was refused earlier, and its producer resends it: see `refusals`."""
         self._appends.note_refused(log, head, error)
 
     def when_appended(self, log: Log, done: Done) -> None:
-        """`done(None)` once what was to be appended before is in the log, as far as it was not refused.
+        """Call `done(None)` once all earlier appends are in the log or refused.
 
-        `done` gets StreamNotFound or NodeStopping where its turn never comes.
+        `done` gets StreamNotFound or NodeStopping if that never happens.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -291,9 +291,9 @@ class Store:
         self._appends.hold(log, begin)
 
     def when_settled(self, log: Log, done: Done) -> None:
-        """`done(None)` once what was to be appended or cut before is so, and all that is there is durable.
+        """Call `done(None)` once all earlier appends and truncations are complete, and the log is durable.
 
-        `done` gets why it never will be.
+        `done` gets the reason if that never happens.
         """
 
         def appended(error: DuramenError | None) -> None:
@@ -308,24 +308,24 @@ class Store:
             self.when_appended(log, appended)
 
     def drop_empty_leaderships(self, log: Log) -> None:
-        """Forget what the log says of leaderships in which nothing was ordered that is here."""
+        """Drop leaderships without records in the log."""
         drop_empty_leaderships(log)
 
     def when_synced(self, done: Done) -> None:
-        """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
+        """Call `done(None)` once everything appended so far is durable, or `done(error)` if it never will be."""
         self._appends.when_synced(done)
 
     def flush(self) -> None:
-        """Write what was appended since the last flush, all of it at once, and see to its sync."""
+        """Write all appends since the last flush at once, and start their sync."""
         self._appends.flush()
 
     @property
     def crowded(self) -> bool:
-        """Whether many wait for a disk that takes its time: see `flush_early`."""
+        """Whether many appends wait for a slow disk: see `flush_early`."""
         return self._wal.crowded
 
     def after_release(self, action: Callable[[], None]) -> None:
-        """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""
+        """Run `action` soon: during the completions of a sync, after all of them."""
         self._wal.after_release(action)
 
     @property
@@ -336,10 +336,10 @@ class Store:
     # -- letting go ---------------------------------------------------------------------------------
 
     def enforce_retention(self, now_ms: int) -> None:
-        """Let go what the logs' retention settings say, in logs that nobody touches too.
+        """Delete records according to retention settings, also in idle logs.
 
-        There the active segment is closed once it is older than segment.ms, so that it can be let go or compacted.
-        Not while stopping: the clean checkpoint may have been taken, and the next start looks at nothing else.
+        In those the active segment is closed once it is older than segment.ms, so that it can be deleted or compacted.
+        Not while stopping: the clean checkpoint may be written, and the next start reads nothing else.
         """
         if self._appends.stopping:
             return
@@ -347,7 +347,7 @@ class Store:
         for log in self._due.take(now_ms):
             if self._appends.holds(log):
                 self._due.changed[log] = None
-                continue  # of one that is being cut, segments may come back in another form
+                continue  # a truncation may replace its segments
             if log.active.size and 0 <= log.active.first_timestamp < now_ms - log.roll_ms:
                 self._roll_untouched(log)
             self._removal.enforce_retention(log, now_ms)
@@ -360,7 +360,7 @@ class Store:
             self._appends.flush_soon()
 
     def compact(self) -> None:
-        """Compact the logs that are dirty enough, unless that is under way."""
+        """Compact the logs that are dirty enough, unless that is in progress."""
         self.compactor.look(self._to_compact)
 
     def _to_compact(self) -> list[Log]:
@@ -369,21 +369,21 @@ class Store:
         return sorted(self._compacted, key=lambda log: log.id)
 
     def delete_before(self, log: Log, offset: int, done: Done, *, patient: bool = False) -> None:
-        """Let go of everything before `offset`, at most the high watermark; `done` once that is durable.
+        """Delete everything before `offset`, at most the high watermark; calls `done` once that is durable.
 
-        One that is `patient` waits for room on a full disk, where others are refused.
+        A `patient` deletion waits for room on a full disk, others are refused.
         """
         self._removal.delete_before(log, offset, done, patient=patient)
 
     def move_start(self, log: Log, offset: int) -> None:
-        """Let go of everything before `offset`, which has all been copied; files go once that is durable."""
+        """Delete everything before `offset`, which must be copied; files are removed once that is durable."""
         self._removal.move_start(log, offset)
 
     def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
-        """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
+        """Truncate a log to `end_offset`, for the leader of `epoch`; calls `done` once that is durable and complete.
 
-        Appends that come later wait for it, and there is nobody in the middle of reading what is cut. On a full disk it
-        waits for room. `done` gets StreamNotFound or NodeStopping, and nothing is cut, where its turn never comes.
+        Later appends wait for it, and no reader may be reading truncated records. On a full disk it waits for room.
+        `done` gets StreamNotFound or NodeStopping, without a truncation, if that never happens.
         """
 
         def begin(error: DuramenError | None) -> None:
@@ -399,7 +399,7 @@ class Store:
         self._appends.hold(log, begin)
 
     def expire_producers(self, before_ms: int) -> None:
-        """Forget idempotent producers that have written nothing since `before_ms`."""
+        """Forget idempotent producers without writes since `before_ms`."""
         self._note_producing()
         for log in list(self._producing):
             if log.producers.expire(before_ms):
@@ -413,15 +413,15 @@ class Store:
     # -- reading ------------------------------------------------------------------------------------
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Do `action` once what is being handled now has been handled."""
+        """Run `action` after the present event loop work."""
         self._worker.soon(action)
 
     def run(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Run a job that touches nothing but what it was handed off the caller's side; then `done`."""
+        """Run a job that uses only its arguments off the caller's thread; then call `done`."""
         self._worker.submit("read", job, done)
 
     def unblock(self, blocked: Blocked, done: Callable[[BaseException | None], None]) -> None:
-        """Do what a read waits for; then `done(None)`, or `done(error)` where the disk failed."""
+        """Do the work that a read waits for; then `done(None)`, or `done(error)` if the disk failed."""
 
         def finished(result: object) -> None:
             if isinstance(result, BaseException):
@@ -435,7 +435,7 @@ class Store:
     # -- stopping -----------------------------------------------------------------------------------
 
     def stop(self, done: Callable[[OSError | None], None]) -> None:
-        """Take no more appends, finish those taken, and write a clean checkpoint."""
+        """Refuse new appends, finish accepted ones, and write a clean checkpoint."""
         self._appends.stopping = True
         self.compactor.stop(partial(self._end, done))
 

@@ -47,7 +47,7 @@ __all__ = ["Appends"]
 
 
 class Appends:
-    """Takes in batches, and through `notes` what else goes into the WAL. Once it is `stopping`, batches are refused."""
+    """Accepts batches, and through `notes` other WAL frames. Once it is `stopping`, batches are refused."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Appends:
             files, worker, clock, deadlines, wal, upkeep, due, self._bulk, self._refusals, node_id=node_id
         )
         self._flush_due = False
-        self._refused_for: DuramenError | None = None  # trouble with segments for which appends were refused
+        self._refused_for: DuramenError | None = None  # the trouble with segments for which appends were refused
         self._condition = condition
         self._waiting_gauge = metrics.counter("duramen_append_waiting")
         self._full_gauge = metrics.counter("duramen_storage_full")
@@ -89,7 +89,7 @@ class Appends:
 
     @property
     def waiting(self) -> bool:
-        """Whether any wait for room."""
+        """Whether appends wait for room."""
         return bool(self._waiting.queue)
 
     @property
@@ -104,17 +104,17 @@ class Appends:
         return self._waiting.holds(log)
 
     def hold(self, log: Log, begin: Callable[[DuramenError | None], None]) -> None:
-        """Have appends to the log wait, and call `begin(None)`: where it is held already, in its turn.
+        """Hold appends to the log, and call `begin(None)`: immediately, or in turn after an earlier hold.
 
-        `begin(error)` where that never comes, because the log is deleted or the node stops.
+        `begin(error)` if that never happens, because the log is deleted or the node stops.
         """
         self._take(QueuedAction(log, begin))
 
     def release(self, log: Log, error: DuramenError | None) -> None:
-        """Go on with appends to a log that was held, or refuse them with `error`."""
+        """Continue appends to a held log, or refuse them with `error`."""
         waited, held = self.waiting, self._waiting.release(log)
         self._bulk.settle(log)
-        # Behind what waits for room, so that what comes while they go on (of those that are answered) waits for them.
+        # They go behind the appends that wait for room, so that appends from their callbacks queue up behind them.
         self._waiting.queue.extend(append for append in held if error is None or isinstance(append, QueuedAction))
         if error is not None:
             for append in held:
@@ -125,11 +125,11 @@ class Appends:
             self._worker.soon(self._upkeep.make_room)
 
     def forget(self, log: Log) -> None:
-        """The log is deleted: what waits for it is refused."""
+        """The log is deleted: refuse its waiting appends."""
         self._bulk.fail(log, _deleted(log))
         for append in self._waiting.release(log):
             if isinstance(append, QueuedGroup):
-                self._take(append)  # the others go on
+                self._take(append)  # the batches for other logs continue
             else:
                 self._refuse(append, _deleted(log))
 
@@ -146,10 +146,10 @@ class Appends:
         ordered: bool = False,
         patient: bool = False,
     ) -> None:
-        """Append a checked batch as the leader of `epoch`; `head` is its header. The batch is the store's from here on.
+        """Append a checked batch as the leader of `epoch`; `head` is its header. The store owns the batch from here on.
 
-        Base offset and epoch are stamped in place. A repetition of an idempotent producer gets its first offset. One
-        that is `ordered` is taken as it is: its leader has looked at all that. One that is `patient` waits for room.
+        Base offset and epoch are stamped in place. A duplicate of an idempotent producer gets its first offset. An
+        `ordered` batch is accepted without these checks: its leader has made them. A `patient` batch waits for room.
         """
         append = QueuedAppend(log, batch, head, epoch, done, ordered, patient)
         if self._waiting.is_empty and self._admits(append):
@@ -160,16 +160,16 @@ class Appends:
     def append_all(
         self, log: Log, appends: Sequence[TurnAppend], epoch: int, done: Callable[[DuramenError | None], None]
     ) -> None:
-        """As `append` of each, one after another; the caller sees to the flush.
+        """Like `append` for each batch, one after another; the caller triggers the flush.
 
-        Where nothing is to be decided of any of them, `done` is called instead of theirs, once all are acknowledged.
+        If no batch needs a decision of its own, `done` is called in place of theirs, once all are acknowledged.
         """
         if not (self._takes_all(log) and self._writer.write_all(log, appends, epoch, self._limits.pending_bytes, done)):
             for one in appends:
                 self.append(log, one.batch, one.head, epoch, one.done)
 
     def _takes_all(self, log: Log) -> bool:
-        """Whether nothing of the node or the log is in the way of batches."""
+        """Whether neither the node nor the log keeps batches from being appended."""
         return not (
             self._waiting.queue
             or self._waiting.held
@@ -185,8 +185,8 @@ class Appends:
     def append_together(self, batches: Iterable[tuple[Log, bytearray, Header]], epoch: int, done: TogetherDone) -> None:
         """Append checked batches to logs with durability=sync in one step, in this order, with nothing in between.
 
-        After a crash the first of them are there, up to any one, and all those before it; readers see none or all.
-        What is for a log that is deleted by then is left out.
+        After a crash a prefix of them is in the logs; readers see none or all. Batches for a log that is deleted by
+        then are left out.
         """
         self._take(QueuedGroup(tuple(QueuedAppend(*batch, epoch, None) for batch in batches), done))
 
@@ -238,8 +238,8 @@ class Appends:
     def _admits(self, append: QueuedAppend) -> bool:
         log, size, wal = append.log, len(append.batch), self._wal
         if self.stopping or wal.failed is not None or size > wal.largest_bytes:
-            return True  # to be refused
-        # Where the disk is full, what is left of the WAL is for what frees room, and for the metadata.
+            return True  # it is refused there
+        # On a full disk, the rest of the WAL is reserved for deletions and for the metadata.
         if not append.patient and (wal.full is not None or (append.ordered and self._upkeep.full is not None)):
             return False
         if log.durability == "sync" or log.in_bulk:
@@ -256,8 +256,8 @@ class Appends:
         if self._wal.room(size):
             return True
         if not self._wal.preparing and self._upkeep.trouble is None and self._wal.full is None:
-            # At the bound: only a checkpoint lets files go, and a second one those that the first still needed.
-            # On a full disk it comes with the next retry: one that waits for room would ask for it again and again.
+            # At the limit only a checkpoint releases WAL files, and a second one those that the first still needed. On
+            # a full disk the next retry makes it: waiting appends would request it again and again.
             self._upkeep.checkpoint()
         return False
 
@@ -274,7 +274,7 @@ class Appends:
                 append.done(-1, error)
 
     def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
-        """A batch for the log is refused, and its producer sends it again: nothing behind it is taken before."""
+        """A batch for the log is refused, and its producer resends it: later batches are refused until then."""
         self._refusals.note(log.key, head, error)
 
     def _refusal(self, append: QueuedAppend) -> DuramenError | None:
@@ -335,7 +335,7 @@ class Appends:
         self.flush_soon()
 
     def _is_known(self, append: QueuedAppend) -> bool:
-        """Whether an idempotent producer's batch is not to be appended: it repeats one, or is refused."""
+        """Whether an idempotent producer's batch must not be appended: it is a duplicate, or is refused."""
         try:
             if self._refusals:
                 self._refusals.check(append.log.key, append.head)
@@ -355,18 +355,18 @@ class Appends:
         return True
 
     def _for_gap(self, log: Log, gap: OutOfOrderSequence) -> DuramenError:
-        """What to answer a gap with: a new leader does not know what the one before it refused."""
+        """The error for a sequence gap: a new leader does not know the batches that the previous leader refused."""
         since_ms = None if log.replicated is None else log.replicated.leads_since_ms
         if since_ms is None or self._clock.monotonic_ms() - since_ms >= NEW_LEADER_MS:
             return gap
         return NotLeader(f"{gap}; the leader is new, and the batches before it may have been refused by another")
 
     def roll(self, log: Log) -> None:
-        """Begin a segment of the log."""
+        """Roll the active segment of the log."""
         self._writer.roll(log)
 
     def _when_acknowledged(self, log: Log, base_offset: int, done: AppendDone) -> None:
-        """`done` once what was appended at `base_offset` before is acknowledged."""
+        """Call `done` once the earlier append at `base_offset` is acknowledged."""
         if base_offset < log.synced_offset and log.introduced <= self._wal.synced:
             done(base_offset, None)
         else:
@@ -374,12 +374,12 @@ class Appends:
             self.flush_soon()
 
     def when_synced(self, done: Callable[[DuramenError | None], None]) -> None:
-        """Call `done(None)` once everything appended so far is durable, or `done(error)` where it never will be."""
+        """Call `done(None)` once everything appended so far is durable, or `done(error)` if it never will be."""
         self._wal.wait(self._wal.end, done)
         self.flush_soon()
 
     def when_durable(self, log: Log, done: Callable[[DuramenError | None], None]) -> None:
-        """Call `done(None)` once all that is in the log is durable, or `done(error)` where it never will be."""
+        """Call `done(None)` once everything in the log is durable, or `done(error)` if it never will be."""
 
         def logged(error: DuramenError | None) -> None:
             if error is None and log.synced_offset < log.end_offset and log.in_bulk:
@@ -395,7 +395,7 @@ class Appends:
             self.when_synced(logged)
 
     def drain(self) -> None:
-        """Go on with what waits, as far as there is room now."""
+        """Continue waiting appends, as far as there is room."""
         refusal = self._wal.failed or self._upkeep.trouble or self._wal.full
         waiting = self._waiting
         while waiting.queue:
@@ -417,7 +417,7 @@ class Appends:
         self._look_at_room()
 
     def _look_at_room(self) -> None:
-        """Say how the storage stands: one whose segments cannot be written takes writes until it has to refuse some."""
+        """Update the storage condition; with broken segments it stays writable until an append has to be refused."""
         if self._refused_for is not self._upkeep.trouble:
             self._refused_for = None
         problem = self._wal.failed or self._wal.full or self._upkeep.full or self._refused_for
@@ -429,13 +429,13 @@ class Appends:
             self._upkeep.retry_later()
 
     def flush_soon(self) -> None:
-        """Flush once what is being handled now has been handled."""
+        """Flush after the present event loop work."""
         if not self._flush_due:
             self._flush_due = True
             self._worker.soon(self.flush)
 
     def flush(self) -> None:
-        """Write what was appended since the last flush, all of it at once, and see to its sync."""
+        """Write all appends since the last flush at once, and start their sync."""
         self._flush_due = False
         self._wal.flush()
         self._upkeep.checkpoint_in_time()

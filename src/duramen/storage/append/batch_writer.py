@@ -30,7 +30,7 @@ _MEMORY_SEGMENTS: Final = 8
 
 
 class BatchWriter:
-    """Writes batches in the order in which it gets them; the write-ahead log's next flush makes them durable."""
+    """Writes batches in the order of the calls; the next flush of the write-ahead log makes them durable."""
 
     def __init__(
         self, files: FileSystem, worker: Worker, clock: Clock, deadlines: Deadlines, wal: Wal, upkeep: Upkeep,
@@ -50,7 +50,7 @@ class BatchWriter:
         self._node_id = node_id
 
     def write(self, append: QueuedAppend) -> DuramenError | None:
-        """Write a batch that nothing speaks against; why it is not written, where its segment does not take it."""
+        """Write a batch that passed all checks; returns the error if its segment does not accept it."""
         log, batch, head, epoch = append.log, append.batch, append.head, append.epoch
         base_offset = log.end_offset
         next_offset = base_offset + head.records
@@ -85,11 +85,11 @@ class BatchWriter:
         self, log: Log, appends: Sequence[TurnAppend], epoch: int, pending_bytes: int,
         done: Callable[[DuramenError | None], None],
     ) -> bool:  # fmt: skip
-        """Write batches of one log in one step where nothing is to be decided of any of them, else do nothing.
+        """Write batches of one log in one step if none needs a decision of its own; else do nothing.
 
-        No more than `pending_bytes` wait in memory then. `done` once all of them are acknowledged.
+        At most `pending_bytes` wait in memory then. `done` is called once all of them are acknowledged.
         """
-        # Flat, and in loops: each call of a function counts where a request comes alone and finds cold caches.
+        # Inlined loops: a single request finds cold caches, and each function call counts.
         active, config, wal = log.segments[-1], log.config, self._wal
         first_offset = next_offset = log.end_offset
         size, newest = 0, active.first_timestamp
@@ -155,7 +155,7 @@ class BatchWriter:
         return None
 
     def _write_in_bulk(self, append: QueuedAppend, base_offset: int, next_offset: int) -> None:
-        """In memory, and by and by to the segment."""
+        """Add the batch to memory; the copier writes it to the segment."""
         log, head, size = append.log, append.head, len(append.batch)
         log.active.append(kept(append.batch), base_offset, next_offset, head.max_timestamp)
         self._copier.add(log, size)
@@ -168,7 +168,7 @@ class BatchWriter:
 
     def _written_unlogged(self, log: Log, base_offset: int, next_offset: int, done: AppendDone | None) -> None:
         if log.introduced > self._wal.synced:
-            # Without its epoch's frame a recovery does not believe it: nobody sees it before that is durable.
+            # A recovery ignores it without its epoch's frame, so it is not visible before that frame is durable.
             self._wal.wait_appended(self._wal.end, done, base_offset, log, next_offset)
             return
         log.synced_to(next_offset)
@@ -199,12 +199,12 @@ class BatchWriter:
         log.written = True
 
     def _introduce(self, log: Log, epoch: int) -> None:
-        """The frames that go before a log's first batch in an epoch; without them its segments belong to nobody."""
+        """The frames before a log's first batch in an epoch; without them its segments belong to no log."""
         if not log.written:
             self._create(log)
         takeover = Takeover(epoch, self._node_id, log.end_offset)
         log.takeovers.add(takeover)
-        log.version += 1  # also where the batch itself is refused: a checkpoint may stand behind the frame
+        log.version += 1  # even if the batch itself is refused: the next checkpoint may include the frame
         log.introduced = self._wal.stage(FrameType.TAKEOVER, log.id, encode_takeover(*takeover))
 
     def _roll_if_due(self, append: QueuedAppend, next_offset: int) -> None:
@@ -216,12 +216,12 @@ class BatchWriter:
         age_ms = append.head.max_timestamp - active.first_timestamp
         least_ms = config.segment_ms - config.segment_jitter_ms
         aged = age_ms > least_ms and active.first_timestamp >= 0 and age_ms > log.roll_ms
-        apart = append.ordered and append.epoch < 0  # it stands for records that are not there, and is found by that
+        apart = append.ordered and append.epoch < 0  # it stands for missing records, and is recognised by that
         if active.size and (apart or aged or not active.fits(size, next_offset, segment_bytes)):
             self.roll(log)
 
     def roll(self, log: Log) -> None:
-        """Begin a segment; the WAL says where, so that recovery has the same segments as the files are called."""
+        """Roll the segment; the WAL records the position, so that recovery has the same segments as the file names."""
         if log.durability == "sync" and log.written:
             self._wal.stage(FrameType.ROLL, log.id, b"")
         self._copier.finish(log, log.active)

@@ -20,7 +20,7 @@ Done = Callable[[DuramenError | None], None]
 
 
 class Bulk:
-    """Who waits for what, by log."""
+    """The callbacks that wait for a sync, by log."""
 
     def __init__(self, wal: Wal, flush_soon: Callable[[], None]) -> None:
         self._wal = wal
@@ -28,13 +28,13 @@ class Bulk:
         self._waiting: dict[Log, deque[tuple[int, Done]]] = {}
 
     def wait(self, log: Log, end_offset: int, done: Done) -> None:
-        """`done` is told once what was appended to the log up to `end_offset` is durable, or never will be."""
+        """Call `done` once the log is durable up to `end_offset`, or never will be."""
         self._waiting.setdefault(log, deque()).append((end_offset, done))
 
     def copied(self, log: Log, end_offset: int, active: Segment) -> None:
-        """The log's segments are synced up to `end_offset`; the last one of them was `active`.
+        """The log's segments are synced up to `end_offset`, when `active` was the last one.
 
-        A recovery believes them once the frames of the write-ahead log are durable that tell of their epochs.
+        Recovery accepts them once the WAL frames of their epochs are durable.
         """
         self._wal.wait(self._wal.end, partial(self._durable, log, end_offset, active))
         self._flush_soon()
@@ -42,13 +42,13 @@ class Bulk:
     def _durable(self, log: Log, end_offset: int, active: Segment, error: DuramenError | None) -> None:
         if error is not None:
             self.fail(log, error)
-        elif holds(log, active):  # else it was cut meanwhile, and something else may stand there
+        elif holds(log, active):  # else the log was truncated meanwhile, and may have other records there
             log.synced_to(end_offset)
             log.notify()
             self.settle(log)
 
     def settle(self, log: Log) -> None:
-        """Tell those who wait for what is synced by now, or was cut since."""
+        """Call those that wait for offsets that are synced by now, or truncated."""
         waiting = self._waiting.get(log)
         if waiting is None:
             return
@@ -60,10 +60,10 @@ class Bulk:
             self._waiting.pop(log, None)
 
     def give_up(self, log: Log) -> None:
-        """The log takes no writes any more."""
+        """The log accepts no more writes."""
         self.fail(log, StorageFailed(log.failed))
 
     def fail(self, log: Log, error: DuramenError) -> None:
-        """Tell all who wait for the log why it never comes."""
+        """Fail all callbacks that wait for the log."""
         for _, done in self._waiting.pop(log, ()):
             done(error)

@@ -16,17 +16,17 @@ Done = Callable[[DuramenError | None], None]
 
 
 def created_frames(log: Log) -> Iterator[tuple[FrameType, bytes]]:
-    """What the write-ahead log says of a log before anything else of it."""
+    """The first WAL frames of a log."""
     yield FrameType.LOG_CREATED, encode_created(log.key, log.durability)
     if log.producers.forgotten_id > NO_ID:
         yield FrameType.PRODUCERS_FORGOTTEN, encode_forgotten(log.producers.forgotten_id)
 
 
 def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) -> None:
-    """Write that `leader_id` leads the log from its end on in `epoch`, unless a takeover says so; then `done`.
+    """Record that `leader_id` leads the log from its end on in `epoch`, unless a takeover exists; then call `done`.
 
-    Nobody appends to the log meanwhile. `done(None)` once it is written, not synced: what is appended next comes behind
-    it.
+    The caller keeps others from appending meanwhile. `done(None)` comes after the write, before its sync: later appends
+    come after it.
     """
     if epoch <= log.takeovers.latest_epoch:
         done(None)
@@ -52,9 +52,9 @@ def introduce(notes: Notes, log: Log, epoch: int, leader_id: int, done: Done) ->
 
 
 def forget_producers(notes: Notes, log: Log, done: Done) -> None:
-    """Write which producers the log may have forgotten; `done` as of `introduce`.
+    """Record which producers the log may have forgotten; `done` as in `introduce`.
 
-    A log that is not written yet says so as soon as it is.
+    A log without frames records it with its first ones.
     """
     if not log.written:
         done(None)
@@ -71,10 +71,10 @@ def forget_producers(notes: Notes, log: Log, done: Done) -> None:
 
 
 def drop_empty_leaderships(log: Log) -> None:
-    """Forget leaderships in which nothing was ordered that is here: at the same place may come what an earlier one did.
+    """Drop leaderships without records in the log: an earlier leadership may write at the same offset.
 
-    A loss of power leaves such a takeover where it took the batch behind it, and who lets go of all records those
-    before. Before the next append both checkpoints are written, so that no recovery finds it again.
+    A power loss leaves such a takeover if it lost the batch after it, and the deletion of all records leaves those
+    before. Both checkpoints are written before the next append, so that no recovery finds the takeover again.
     """
     end_offset = log.end_offset if log.start_offset < log.end_offset else 0
     if any(takeover.first_offset >= end_offset for takeover in log.takeovers):

@@ -26,33 +26,33 @@ __all__ = [
 _KEPT_AS_BYTES: Final = 16 * 1024
 
 AppendDone = Callable[[int, DuramenError | None], None]
-"""Called with (base offset, None) once acknowledged as the log's durability says, or with (-1, error)."""
+"""Called with (base offset, None) once acknowledged according to the log's durability, or with (-1, error)."""
 
 TogetherDone = Callable[[list[int], DuramenError | None], None]
-"""Called with (base offsets, None) once everything of it is durable, or with ([], error) where nothing was taken."""
+"""Called with (base offsets, None) once all batches are durable, or with ([], error) if none was accepted."""
 
 
 class TurnAppend(Protocol):
-    """A checked batch of a turn of the event loop, which is appended with the others for its log."""
+    """A checked batch of one turn of the event loop, appended together with the others for its log."""
 
     @property
     def batch(self) -> bytearray:
-        """The batch, which is the store's from here on."""
+        """The batch, which the store owns from here on."""
 
     @property
     def head(self) -> Header:
         """Its header."""
 
-    base_offset: int  # of the batch, once it is written
+    base_offset: int  # of the batch, once written
 
     def done(self, base_offset: int, error: DuramenError | None) -> None:
-        """It is acknowledged or refused, where it is not one of those that are told together."""
+        """The batch is acknowledged or refused, unless the callback of the whole turn covers it."""
 
 
 class QueuedAppend(msgspec.Struct, frozen=True, eq=False):
-    """A batch for a log; `ordered`: the leader of its epoch has given it its offset.
+    """A batch for a log; `ordered`: the leader of its epoch has assigned its offset.
 
-    One that is `patient` is never refused for want of room: it waits for it, and may use what others are refused.
+    A `patient` batch is never refused for lack of room: it waits, and may use the reserve.
     """
 
     log: Log
@@ -65,14 +65,17 @@ class QueuedAppend(msgspec.Struct, frozen=True, eq=False):
 
 
 class QueuedGroup(NamedTuple):
-    """Batches for several logs that go into the WAL in one step. `done` gets their base offsets, -1 of deleted logs."""
+    """Batches for several logs that go into the WAL in one step.
+
+    `done` gets their base offsets, -1 for deleted logs.
+    """
 
     appends: tuple[QueuedAppend, ...]
     done: TogetherDone
 
 
 class QueuedAction(NamedTuple):
-    """Something else that a log is held for, among the batches that wait for it."""
+    """Another operation that holds a log, queued among its batches."""
 
     log: Log
     begin: Callable[[DuramenError | None], None]
@@ -82,7 +85,7 @@ Work = QueuedAppend | QueuedGroup | QueuedAction
 
 
 class AppendQueue:
-    """The queue for room, and one for each log that is held: what is for one log keeps its order through both."""
+    """The queue for room, and one for each held log: the work for one log keeps its order through both."""
 
     def __init__(self) -> None:
         self.queue: deque[Work] = deque()
@@ -94,7 +97,7 @@ class AppendQueue:
         return not self.queue and not self.held
 
     def holds(self, log: Log) -> bool:
-        """Whether what is for the log waits until it is released."""
+        """Whether work for the log waits until it is released."""
         return log in self.held
 
     def holds_patient(self, log: Log) -> bool:
@@ -102,7 +105,7 @@ class AppendQueue:
         return any(isinstance(one, QueuedAppend) and one.patient for one in self.held.get(log, ()))
 
     def held_back(self, work: Work) -> bool:
-        """Whether a log has to be released before this can go on; then it waits for that."""
+        """Whether the work has to wait for the release of a log; if so, it is queued there."""
         if not self.held:
             return False
         logs = (one.log for one in work.appends) if isinstance(work, QueuedGroup) else (work.log,)
@@ -113,13 +116,16 @@ class AppendQueue:
         return True
 
     def goes_behind(self, work: Work) -> bool:
-        """Whether it may not overtake what waits for room. A turn needs none, and overtakes what is for other logs."""
+        """Whether the work must queue behind appends that wait for room.
+
+        An action needs no room, and passes other logs' work.
+        """
         if isinstance(work, QueuedAction):
             return any(_is_for(one, work.log) for one in self.queue)
         return bool(self.queue)
 
     def take_refused(self) -> list[QueuedAppend | QueuedGroup]:
-        """What waits behind a patient append and is not patient itself, to be refused."""
+        """Remove the work behind a patient append that is not patient itself, to be refused."""
         refused = [
             one
             for one in self.queue
@@ -134,14 +140,14 @@ class AppendQueue:
         return refused
 
     def hold(self, log: Log, *first: QueuedAppend | QueuedGroup) -> None:
-        """From here on what is for the log waits until it is released; what waits for room goes before what comes."""
+        """From now on work for the log waits until its release; appends that wait for room come first."""
         waiting = [one for one in self.queue if _is_for(one, log)]
         self.held[log] = deque([*first, *waiting])
         if waiting:
             self.queue = deque(one for one in self.queue if not _is_for(one, log))
 
     def release(self, log: Log) -> deque[Work]:
-        """The log is held no more; returns what has waited for that."""
+        """End the hold of the log; returns the work that waited for it."""
         return self.held.pop(log, deque())
 
 
@@ -152,14 +158,14 @@ def _is_for(work: Work, log: Log) -> bool:
 
 
 def kept(batch: bytearray | memoryview) -> Buffer:
-    """A batch as it waits in memory: bytes, which garbage collection does not walk as it does views of requests.
+    """A batch for waiting in memory: as bytes, which garbage collection does not walk as it walks views of requests.
 
-    A large one stays where it is, but where it would keep a request alive that is more than twice its size.
+    A large batch stays a view, unless it would keep a request of more than twice its size alive.
     """
     small = len(batch) <= _KEPT_AS_BYTES
     return bytes(batch) if small or 2 * len(batch) < len(_whole(batch)) else batch
 
 
 def _whole(batch: bytearray | memoryview) -> Buffer:
-    """What a view is a part of."""
+    """The buffer of a view."""
     return batch.obj if isinstance(batch, memoryview) and isinstance(batch.obj, bytearray) else batch

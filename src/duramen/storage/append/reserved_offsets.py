@@ -14,26 +14,26 @@ from duramen.storage.wal.records import LogChange, encode_change
 __all__ = ["OFFSETS_AHEAD", "give_back", "is_reserved", "reserve"]
 
 OFFSETS_AHEAD: Final = 1 << 20
-"""So many at once: a batch in a million records waits for a sync."""
+"""The offsets of one reservation: one batch in a million records waits for a sync."""
 
 
 def is_reserved(log: Log, next_offset: int) -> bool:
-    """Whether offsets up to `next_offset` may be given.
+    """Whether offsets up to `next_offset` may be assigned.
 
-    Where a log has older records that are on disk, a crash goes back to their end: nothing is reserved.
+    If a log has older records on disk, a crash returns to their end: nothing is reserved.
     """
     return next_offset <= log.reserved_offset or log.durability != "memory" or not log.segments[0].in_memory
 
 
 def reserve(log: Log, next_offset: int) -> bytes:
-    """Reserve what `next_offset` needs and some more; returns the checkpoint entry that says so."""
+    """Reserve the offsets up to `next_offset` and more; returns the checkpoint entry."""
     log.reserved_offset = next_offset + OFFSETS_AHEAD
     log.version += 1
     return encode_change(LogChange(log.reserved_offset, log.reserved_offset, log.durability))
 
 
 def give_back(logs: Iterable[Log]) -> None:
-    """Nothing will be appended to these logs: their offsets go on where they end."""
+    """Release the reservations of logs without further appends: their offsets continue at their ends."""
     for log in logs:
         if log.reserved_offset:
             log.reserved_offset = 0

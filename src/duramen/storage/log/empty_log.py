@@ -13,7 +13,7 @@ __all__ = ["hold_place", "is_held", "placeholder"]
 
 
 def placeholder(log: Log) -> Segment | None:
-    """The segment whose files are all that says where the log ends; None where batches say it, or nothing has to."""
+    """The segment whose empty files record the end of the log; None if batches record it, or it is 0."""
     segment = log.active
     if segment.in_memory or not log.end_offset or any(each.size for each in log.segments):
         return None
@@ -21,7 +21,7 @@ def placeholder(log: Log) -> Segment | None:
 
 
 def is_held(files: FileSystem, segment: Segment) -> bool:
-    """Whether the files of `segment` are there and say something, as far as is known without reading them."""
+    """Whether the files of `segment` exist and have a header, as far as is known without reading them."""
     index = segment.path + ".index"
     if not files.exists(segment.path + ".log") or not files.exists(index):
         return False
@@ -32,9 +32,9 @@ def is_held(files: FileSystem, segment: Segment) -> bool:
 
 
 def hold_place(files: FileSystem, log: Log, segment: Segment) -> None:
-    """Make the files of `segment`, where they are not there; on disk when it returns. Raises OSError.
+    """Create the files of `segment` unless they exist; durable on return. Raises OSError.
 
-    Appends to it may be under way: what is in the files stays.
+    Concurrent appends to it are possible: existing content stays.
     """
     files.make_directory(log.directory)
     index = files.open(segment.path + ".index", create=True)

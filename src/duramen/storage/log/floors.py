@@ -14,12 +14,12 @@ _SNAPSHOTS: Final = "snapshots"
 
 
 def floors_of(log: Log) -> list[Floor]:
-    """What is committed bounds both; the others are there where somebody needs what is below that."""
+    """The high watermark limits both; the others exist if a reader needs records above them."""
     high_watermark = log.high_watermark
     floors = [Floor(_COMMITTED, high_watermark)]
     if log.last_stable_offset < high_watermark:
         floors.append(Floor(_TRANSACTION, log.last_stable_offset, retention=False))
-    # A segment that still waits for its copy goes another time: the copy comes within a second.
+    # A segment with a pending copy is deleted later: the copy comes within a second.
     waiting = next((one.base_offset for one in log.segments if one.copied < one.size and not one.in_memory), None)
     if waiting is not None:
         floors.append(Floor(_COPY, waiting, compaction=False))

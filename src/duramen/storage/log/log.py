@@ -21,18 +21,18 @@ from duramen.storage.segment.segment import Segment, TailState, segment_name
 __all__ = ["LOGS_DIRECTORY", "NEVER", "Log", "LogConfig", "LogKey", "log_directory"]
 
 LOGS_DIRECTORY = "logs"
-NEVER = (1 << 63) - 1  # flush.messages and flush.ms: no bound
+NEVER = (1 << 63) - 1  # flush.messages and flush.ms: unlimited
 
 
 class LogKey(NamedTuple):
-    """Whose log it is: a partition of a stream."""
+    """The owner of a log: a partition of a stream."""
 
     stream_id: UUID
     partition: int
 
 
 class StreamFloor(NamedTuple):
-    """A floor that a stream's config sets: `offsets` by partition, 0 where there is none; see `planning.floors`."""
+    """A floor set by a stream's config: `offsets` by partition, 0 without one; see `planning.floors`."""
 
     name: str
     offsets: Mapping[int, int]
@@ -40,7 +40,7 @@ class StreamFloor(NamedTuple):
 
 
 class LogConfig(NamedTuple):
-    """What the store has to know of a stream's config."""
+    """The part of a stream's config that the store uses."""
 
     durability: str = "sync"
     segment_bytes: int = 1 << 30
@@ -102,32 +102,32 @@ class Log(ReadableLog):
         self.key = key
         self.config = config
         self.durability = config.durability
-        self.switching_to: str | None = None  # the durability that the WAL says from its last frames on, once synced
+        self.switching_to: str | None = None  # the durability in its last WAL frames, once synced
         self.takeovers = self.segments[0].takeovers = LeaderEpochCache()
         self.producers = ProducerTable()
         self.segments[0].in_memory = config.durability == "memory"
-        self.cleaned_offset = 0  # below it compaction may have left gaps between offsets
-        self.dirty_offset = 0  # where compaction has to look at keys next
-        self.superseded_offset = 0  # of what it dropped of a keyed log, what took its place lies below
-        self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files that nobody reads any more
-        self.reserved_offset = 0  # with durability=memory: offsets before it are not given again after a crash
-        self.start_moved_ms = -1  # when records were last let go, as far as this process knows
-        self.late = Late()  # what retention let go although it had just been written, as far as this process knows
+        self.cleaned_offset = 0  # compaction may have left gaps below it
+        self.dirty_offset = 0  # the next offset whose keys compaction reads
+        self.superseded_offset = 0  # the replacements of records that compaction dropped from a keyed log are below it
+        self.obsolete: list[tuple[int, int]] = []  # base offset and generation of files without readers
+        self.reserved_offset = 0  # with durability=memory: offsets before it are not reused after a crash
+        self.start_moved_ms = -1  # when records were last deleted, as far as this process knows
+        self.late = Late()  # records that retention deleted right after their write, as far as this process knows
         self.deleted = False
-        self.bulk = False  # batches that another node has ordered come in bulk: see `in_bulk`
-        self.cut_again = False  # by a recovery, with what was appended since: only the WAL says of its last cut
-        self.failed = ""  # why this log takes no writes (durability=os after a failed sync)
-        self.version = 0  # grows with every change of what `state` says
-        self.view: LogView | None = None  # what says which records of a keyed stream compaction drops
+        self.bulk = False  # batches ordered by another node arrive in bulk: see `in_bulk`
+        self.cut_again = False  # by a recovery, with later appends: only the WAL records its last truncation
+        self.failed = ""  # why this log accepts no writes (durability=os after a failed sync)
+        self.version = 0  # increases with every change of `state`
+        self.view: LogView | None = None  # decides which records of a keyed stream compaction drops
         self.view_floor: int | None = None  # the oldest snapshot of a keyed stream; None: the log has no view
-        self.saved: tuple[int, bytes] | None = None  # the version that the newest checkpoint has, encoded
+        self.saved: tuple[int, bytes] | None = None  # its version in the newest checkpoint, encoded
         self.written = False  # whether the log has a LOG_CREATED frame or a checkpoint entry
         self.introduced = 0  # the WAL position after the frames that introduced its newest epoch
         self.on_advance: Callable[[], None] | None = None
 
     @classmethod
     def restore(cls, state: LogState, handles: Handles) -> "Log":
-        """A log as the checkpoint describes it."""
+        """Restore a log from its checkpoint entry."""
         key = LogKey(UUID(bytes=state.stream_id), state.partition)
         log = cls(LogId(state.id), key, LogConfig(durability=state.durability), handles)
         log.start_offset = state.start_offset
@@ -142,7 +142,7 @@ class Log(ReadableLog):
         log.dirty_offset = state.dirty_offset
         log.superseded_offset = state.superseded_offset
         log.obsolete = list(state.obsolete)
-        # Behind a segment that memory alone goes on from, nothing is appended to its file.
+        # After a segment that continues only in memory, nothing is appended to its file.
         in_memory = log.durability == "memory"
         states = [segment for segment in state.segments if segment.size] if in_memory else state.segments
         last = -1 if in_memory else len(states) - 1
@@ -166,9 +166,9 @@ class Log(ReadableLog):
         return log
 
     def state(self) -> LogState:
-        """What the checkpoint has to keep; right for the bytes that have reached the segments' files.
+        """The checkpoint entry; valid for the bytes that have reached the segments' files.
 
-        Records in memory only are not kept; where there are no others the offsets still go on where they were.
+        Records in memory only are left out; if there are no others, the offsets still continue.
         """
         kept = [segment for segment in self.segments if not segment.in_memory]
         start_offset, end_offset = self.start_offset, self.end_offset
@@ -201,15 +201,15 @@ class Log(ReadableLog):
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment that receives appends."""
         return self.segments[-1]
 
     @property
     def switches(self) -> bool:
-        """Whether checkpoints are needed before it is appended to, and perhaps its durability made its config's.
+        """Whether an append needs checkpoints before it, and perhaps a change to the configured durability.
 
-        Where a change from memory failed half way the active segment is not in memory only any more: that is made good
-        too, even if the config is what it was.
+        After an interrupted change from memory the active segment is not memory-only any more: that is completed too,
+        even if the config is unchanged.
         """
         durability = self.durability
         if self.bulk or self.cut_again or durability != self.config.durability:
@@ -218,26 +218,26 @@ class Log(ReadableLog):
 
     @property
     def changes(self) -> bool:
-        """Whether its durability is to be another."""
+        """Whether its durability has to change."""
         return self.wanted_durability != self.durability or self.active.in_memory != (self.durability == "memory")
 
     @property
     def wanted_durability(self) -> str:
-        """What its durability is to be from the next batch on: its config's, but for one that is taken in bulk."""
+        """The durability from the next batch on: the configured one, except during bulk appends."""
         return "os" if self.bulk and self.config.durability == "sync" else self.config.durability
 
     @property
     def in_bulk(self) -> bool:
-        """Whether its batches go to its segments alone although its config says sync: acknowledged once those are.
+        """Whether batches go only to segments although the config says sync: acknowledged after their sync.
 
-        On disk such a log has the durability os: a recovery reads its segments on. Where its config says os by now,
-        what comes stays behind what still waits in memory.
+        On disk such a log has the durability os: recovery reads its segments beyond the checkpoint. If the config has
+        changed to os, new batches stay behind those that still wait in memory.
         """
         return self.durability == "os" and (self.config.durability == "sync" or bool(self.active.pending))
 
     @property
     def roll_ms(self) -> int:
-        """The age at which the active segment is closed: with a jitter, each has one of its own."""
+        """The age at which the active segment is closed: with a jitter it differs between segments."""
         config = self.config
         if not config.segment_jitter_ms:
             return config.segment_ms
@@ -245,7 +245,7 @@ class Log(ReadableLog):
         return config.segment_ms - drawn % config.segment_jitter_ms
 
     def set_durability(self, durability: str) -> None:
-        """Change what an acknowledgement means from the next batch on, with a roll where there is one to close."""
+        """Change the durability from the next batch on, with a roll if there is a segment to close."""
         if durability == self.durability and self.active.in_memory == (durability == "memory"):
             return
         self.durability = durability
@@ -256,7 +256,7 @@ class Log(ReadableLog):
         self.active.in_memory = durability == "memory"
 
     def roll(self) -> Segment:
-        """Close the active segment and begin another at the end."""
+        """Close the active segment and start another at the end."""
         closed = self.active
         closed.closed = True
         segment = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
@@ -267,53 +267,53 @@ class Log(ReadableLog):
         return segment
 
     def close_index(self, segment: Segment) -> None:
-        """Finish the index of a closed segment once all of it has reached its file."""
+        """Finish the index of a closed segment once all its bytes are in its file."""
         if segment.closed and segment.copied == segment.size and segment.index is not None and not segment.in_memory:
             following = self.segments[self._segment_at(segment.base_offset) + 1]
             segment.index.close(segment.size, following.base_offset - segment.base_offset, segment.max_timestamp)
 
     def synced_to(self, end_offset: int) -> None:
-        """Everything below `end_offset` is acknowledged as the durability says."""
+        """Everything below `end_offset` is acknowledged according to the durability."""
         if end_offset > self.synced_offset:
             self.synced_offset = end_offset
 
     def notify(self) -> None:
-        """The high watermark has risen."""
+        """The high watermark has increased."""
         if self.on_advance is not None:
             self.on_advance()
 
     def with_ends(self) -> Iterator[tuple[Segment, int]]:
-        """Each segment with the offset behind its last one."""
+        """Each segment with its end offset."""
         ends = [*(following.base_offset for following in self.segments[1:]), self.end_offset]
         return zip(self.segments, ends, strict=True)
 
     def supersede(self, offset: int) -> None:
-        """Records of a keyed log are missing that what lies below `offset` has superseded."""
+        """Records of a keyed log are missing; records below `offset` have superseded them."""
         if offset > self.superseded_offset:
             self.superseded_offset = offset
             self.version += 1
 
     @property
     def whole_from(self) -> int:
-        """As of this offset and later ones the newest record of each key is there; compaction left out older ones."""
+        """From this offset on the newest record of each key exists; compaction removed older ones."""
         return max(self.cleaned_offset, self.superseded_offset)
 
     def copied_offset(self) -> int:
-        """The offset that follows all that is in files with everything before it."""
+        """The end of the prefix whose records are all in files."""
         offset = self.end_offset
         for segment in reversed(self.segments):
             if segment.pending:
                 offset = segment.copied_offset()
             elif segment.size:
-                break  # all before it was copied sooner
+                break  # all before it was copied earlier
         return offset
 
     def size_bytes(self) -> int:
-        """Bytes of all batches held."""
+        """The size of all batches."""
         return sum(segment.size for segment in self.segments)
 
     def drop_before(self, offset: int) -> list[Segment]:
-        """Move the log start to `offset` and take out the segments that lie wholly before it."""
+        """Move the log start to `offset`; returns the removed segments, which lie wholly before it."""
         self.start_offset = max(self.start_offset, offset)
         self.transactions.cut_start(self.start_offset)
         self.producers.start_at(self.start_offset)
@@ -325,9 +325,9 @@ class Log(ReadableLog):
         return dropped
 
     def release(self) -> None:
-        """The log is deleted: from here on its segments, and their files, belong to those alone who still read them.
+        """The log is deleted: from now on its segments, and their files, belong to their remaining readers.
 
-        Others may refer to the log for long.
+        Other objects may refer to the log for long.
         """
         last = Segment(f"{self.directory}/{segment_name(self.end_offset)}", self.end_offset)
         last.in_memory = self.durability == "memory"
@@ -340,7 +340,7 @@ class Log(ReadableLog):
         self.forget_hints()
 
     def swap(self, old: list[Segment], new: Segment) -> None:
-        """Put the compacted segment `new` in the place of those it was made of, which lie one after another."""
+        """Replace adjacent segments by the compacted segment `new`."""
         at = self.segments.index(old[0])
         new.takeovers = self.takeovers
         self.segments[at : at + len(old)] = [new]
@@ -350,7 +350,7 @@ class Log(ReadableLog):
 
 
 def _forgotten_id(state: LogState) -> int:
-    """The highest id of a producer that the log has forgotten: with what memory alone had, all are."""
+    """The highest forgotten producer id of a log: any, if producers were only in memory."""
     if state.forgotten_producer_id is None:
         return ANY_ID if state.end_offset else NO_ID
     return ANY_ID if state.durability == "memory" else state.forgotten_producer_id

@@ -16,7 +16,7 @@ __all__ = ["ANY_ID", "NO_ID", "ProducerRow", "ProducerTable"]
 NO_ID: Final = -1
 """The forgotten id of a log that has forgotten no producer."""
 ANY_ID: Final = (1 << 63) - 1
-"""The forgotten id of a log of which nobody knows what it has forgotten, until it is bounded."""
+"""The forgotten id of a log whose forgotten producers are unknown, until it is bounded."""
 
 _REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -35,7 +35,7 @@ class _Producer:
 
 
 class ProducerTable:
-    """Producers by id. `check` before an append, `add` with it. `forgotten_id` is the highest that was forgotten."""
+    """Producers by id. Call `check` before an append, `add` with it. `forgotten_id` is the highest forgotten id."""
 
     __slots__ = ("_producers", "forgotten_id")
 
@@ -49,14 +49,14 @@ class ProducerTable:
         return len(self._producers)
 
     def check(self, batch: Header) -> int | None:
-        """None where the batch is the producer's next; the original base offset where it is a repetition.
+        """None if the batch is the producer's next; the original base offset if it is a duplicate.
 
         Raises ProducerFenced for an older epoch, OutOfOrderSequence for a sequence that does not follow.
         """
         producer = self._producers.get(batch.producer_id)
         first = batch.base_sequence
         if first < 0:
-            return None  # a marker: whoever writes it has looked at the producer
+            return None  # a transaction marker: its writer has checked the producer
         if producer is None:
             self._check_unknown(batch)
             return None
@@ -87,11 +87,11 @@ class ProducerTable:
             )
 
     def add(self, batch: Header, base_offset: int, now_ms: int) -> None:
-        """Enter a batch that was appended at `base_offset`."""
+        """Add a batch that was appended at `base_offset`."""
         first = batch.base_sequence
         producer = self._producers.get(batch.producer_id)
         if first < 0:
-            # A marker has no sequence, but may begin an epoch: what an older one still sends is refused from here on.
+            # A marker has no sequence, but may start an epoch: late batches of an older one are refused from now on.
             if producer is None or producer.epoch != batch.producer_epoch:
                 self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [])
             return
@@ -105,33 +105,33 @@ class ProducerTable:
             del producer.batches[0]
 
     def row(self, producer_id: int) -> ProducerRow | None:
-        """What is known of a producer, as it is now."""
+        """The present entry of a producer."""
         producer = self._producers.get(producer_id)
         return None if producer is None else (producer_id, producer.epoch, producer.last_ms, list(producer.batches))
 
     def put_back(self, producer_id: int, row: ProducerRow | None) -> None:
-        """What is known of a producer is this again."""
+        """Restore the entry of a producer."""
         if row is None:
             self._producers.pop(producer_id, None)
         else:
             self._producers[producer_id] = _Producer(row[1], row[2], list(row[3]))
 
     def has_written(self, producer_id: int) -> bool:
-        """Whether batches of the producer are known; markers are none."""
+        """Whether batches of the producer are known; markers do not count."""
         producer = self._producers.get(producer_id)
         return producer is not None and bool(producer.batches)
 
     def epoch(self, producer_id: int) -> int:
-        """The newest epoch that the producer has written in; 0 where it is not known."""
+        """The newest epoch in which the producer has written; 0 if unknown."""
         producer = self._producers.get(producer_id)
         return 0 if producer is None else producer.epoch
 
     def clear(self) -> None:
-        """Nothing is known of any that wrote before."""
+        """Remove all producers."""
         self._producers.clear()
 
     def expire(self, before_ms: int) -> bool:
-        """Forget producers whose last append was before `before_ms`; says whether there were any."""
+        """Forget producers whose last append was before `before_ms`; returns whether there were any."""
         expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]
         for id_ in expired:
             del self._producers[id_]
@@ -139,28 +139,31 @@ class ProducerTable:
         return bool(expired)
 
     def forget_up_to(self, forgotten_id: int) -> bool:
-        """Producers up to that id may have been forgotten; says whether that is news."""
+        """Note that producers up to that id may be forgotten; returns whether that is new."""
         known, self.forgotten_id = self.forgotten_id, max(self.forgotten_id, forgotten_id)
         return self.forgotten_id != known
 
     def bound_forgotten(self, highest_id: int) -> bool:
-        """No producer above that id was ever made; says whether that is news."""
+        """Note that no higher producer id was ever allocated; returns whether that is new."""
         if self.forgotten_id != ANY_ID:
             return False
         self.forgotten_id = highest_id
         return True
 
     def start_at(self, start_offset: int) -> None:
-        """The log begins there now: a replica that begins with its records does not know who wrote only before."""
+        """The log starts there now: mark producers that wrote only before it as forgotten.
+
+        A replica that starts with the remaining records does not know them.
+        """
         for id_, producer in self._producers.items():
             if producer.batches and producer.batches[-1][2] < start_offset:
                 self.forget_up_to(id_)
 
     def replace(self, found: "ProducerTable", end_offset: int) -> None:
-        """The log ends at `end_offset`, and `found` is what the batches left in it say.
+        """The log ends at `end_offset`, and `found` is built from its remaining batches.
 
-        A producer that wrote before the end and that none of these names is forgotten: its batches are damaged or were
-        let go. One that wrote only behind the end is unknown, and begins with sequence 0.
+        A producer that wrote before the end and is not in `found` is forgotten: its batches are damaged or deleted. A
+        producer that wrote only after the end is unknown, and starts with sequence 0.
         """
         for id_, producer in self._producers.items():
             if id_ not in found._producers and producer.batches and producer.batches[0][2] < end_offset:
@@ -168,5 +171,5 @@ class ProducerTable:
         self._producers = found._producers
 
     def rows(self) -> list[ProducerRow]:
-        """The table as plain values."""
+        """The entries as plain values."""
         return [(id_, p.epoch, p.last_ms, list(p.batches)) for id_, p in self._producers.items()]

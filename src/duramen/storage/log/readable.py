@@ -1,4 +1,4 @@
-"""The readers' view of a log: the whole batches that answer a read, and where they lie.
+"""The readers' view of a log: the whole batches of a read, and their positions.
 
 Nothing here reads a file. If data is not in memory, a call returns `Blocked` and is repeated later.
 """
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 
 class ReadableLog:
-    """Segments between two offsets, and what is planned to be read of them.
+    """The segments of a log, and plans of reads from them.
 
-    Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`. `replicated` is None of a log that no other node has.
+    Offsets: `start_offset` ≤ `synced_offset` ≤ `end_offset`. `replicated` is None for a log without other replicas.
     """
 
     __slots__ = (
@@ -61,15 +61,15 @@ class ReadableLog:
         self.segments: list[Segment] = [first]
         self.replicated: Replicated | None = None
         self.transactions = TransactionTable()
-        self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not bring back
+        self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not restore
         self._hints: dict[int, tuple[Segment, int, Trail]] = {}
         self._windows = Windows()
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that readers do not see yet: the synced end, for durability os and memory the appended.
+        """The first offset that readers do not see yet: the synced end, for durability os and memory the end.
 
-        Of a log that is replicated it is what all replicas in sync are known to have, and this one has too.
+        For a replicated log it is the offset that all in-sync replicas, this one included, are known to have.
         """
         if self.replicated is None:
             return self.synced_offset
@@ -77,30 +77,30 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, or where the earliest transaction begins whose end is not below it."""
+        """The high watermark, or the start of the earliest transaction without a marker below it."""
         if self.replicated is not None and not self.replicated.settled:
             return self.start_offset
         return max(self.start_offset, self.transactions.stable_end(self.high_watermark))
 
     def visible_end(self, *, committed: bool) -> int:
-        """The first offset that readers do not see yet; with `committed`, those who see what is committed only."""
+        """The first offset that readers do not see yet; with `committed`, readers in read_committed."""
         return self.last_stable_offset if committed else self.high_watermark
 
     def forget_hints(self) -> None:
-        """Positions and bytes known from earlier reads may not be right any more."""
+        """Positions and bytes cached by earlier reads may be invalid."""
         self._hints.clear()
         self._windows.clear()
 
     def plan_read(self, offset: int, max_bytes: int, *, committed: bool = False) -> Slice | Blocked | None:
-        """Whole batches from the one that holds `offset` on, below the high watermark, from one segment.
+        """Whole batches from the one with `offset` on, below the high watermark, from one segment.
 
-        With `committed` below the last stable offset. At least one batch, then as many as `max_bytes` allows; None
-        where there is nothing yet. Raises OffsetOutOfRange, or LogDamaged where the records at `offset` are lost.
+        With `committed` below the last stable offset. At least one batch, then as many as `max_bytes` allows; None if
+        there is none yet. Raises OffsetOutOfRange, or LogDamaged if the records at `offset` are lost.
         """
         return self._plan_below(self.visible_end(committed=committed), offset, max_bytes)
 
     def plan_written(self, offset: int, max_bytes: int) -> Slice | Blocked | None:
-        """As `plan_read`, for other replicas: all that is written, synced or not."""
+        """Like `plan_read`, for other replicas: all written records, synced or not."""
         return self._plan_below(self.end_offset, offset, max_bytes)
 
     def _plan_below(self, limit_offset: int, offset: int, max_bytes: int) -> Slice | Blocked | None:
@@ -108,7 +108,7 @@ class ReadableLog:
             raise OffsetOutOfRange(
                 f"offset {offset} is not in {self.start_offset} to {self.end_offset} of this partition"
             )
-        # Nobody is led over what is lost: a read ends before it, and the next one hears of it.
+        # No read skips lost records: it ends before them, and the next one reports them.
         for first, last in self.damage:
             if first <= offset <= last:
                 raise LogDamaged(f"offsets {first} to {last} of this partition were lost to damage on disk")
@@ -122,7 +122,7 @@ class ReadableLog:
         try:
             plan = make()
         except LogDamaged:
-            # What was read may be of a file that is not the segment's any more.
+            # Cached bytes may be of a file that is no longer the segment's.
             self._windows.clear()
             raise
         if not isinstance(plan, Blocked):
@@ -130,14 +130,14 @@ class ReadableLog:
         return plan
 
     def behind_lost(self, offset: int) -> int:
-        """The offset, or the one behind what a start has lost there for good."""
+        """The offset, or the one after records that a start has lost there for good."""
         for first, last in self.damage:
             if first <= offset <= last:
                 return last + 1
         return offset
 
     def plan_skip(self, offset: int) -> int | Blocked:
-        """Where to read on after LogDamaged at `offset`: the offset after what is lost, at most the end."""
+        """The offset to continue at after LogDamaged at `offset`: the one after the lost records, at most the end."""
         behind = self.behind_lost(offset)
         if behind > offset:
             return behind
@@ -165,7 +165,7 @@ class ReadableLog:
             return open_index(segment, file)
         known = index.next_start(offset - segment.base_offset) if index is not None else None
         limit = following if known is None else min(following, segment.base_offset + known)
-        # The damage may have left the batch's own header whole: then nothing but this batch is lost.
+        # The batch's own header may be intact: then only this batch is lost.
         try:
             position = find_start(segment, file, offset, self._windows)
             if isinstance(position, Blocked) or file is None or position >= segment.copied:
@@ -193,7 +193,7 @@ class ReadableLog:
         return found if isinstance(found, Blocked) else (segment, found)
 
     def plan_header(self, offset: int) -> Header | Blocked | None:
-        """The header of the batch that holds `offset`; None where there is none. Raises LogDamaged."""
+        """The header of the batch with `offset`; None if there is none. Raises LogDamaged."""
         return self._planned(partial(self._plan_header, offset))
 
     def _plan_header(self, offset: int) -> Header | Blocked | None:
@@ -211,10 +211,10 @@ class ReadableLog:
         return Walk(segment, file, self._windows).header(position)
 
     def time_before(self, offset: int) -> int:
-        """A timestamp (ms) that the record at `offset` is not before, as far as timestamps rise with offsets.
+        """A lower bound of the timestamp (ms) of the record at `offset`, if timestamps increase with offsets.
 
-        From what is in memory: that of its batch, or the largest before the index entry that its batch follows; where
-        the index is not in memory, of the segment's first batch. -1 where nothing is known.
+        Read from memory: that of its batch, or the largest before the index entry that its batch follows; if the index
+        is not in memory, that of the segment's first batch. -1 if unknown.
         """
         segment = self.segments[self._segment_at(offset)]
         position = segment.pending_start(offset)
@@ -246,7 +246,7 @@ class ReadableLog:
         return Slice(segment, file, start, stop, offset, end.next_offset, self.handles, trail)
 
     def _remember(self, offset: int, segment: Segment, position: int, trail: Trail) -> None:
-        # A consumer's next fetch mostly begins where the last one ended: it needs no search.
+        # A consumer's next fetch usually starts at the end of the last one: it needs no search.
         if len(self._hints) >= _HINTS:
             del self._hints[next(iter(self._hints))]
         self._hints[offset] = (segment, position, trail)
@@ -264,7 +264,7 @@ class ReadableLog:
         try:
             position = find_start(segment, self.handles.open(segment), limit_offset, self._windows)
         except LogDamaged:
-            # What the limit lies in is damaged: what lies before it is read all the same.
+            # The batch at the limit is damaged: batches before it are still readable.
             damage = next((one for one in segment.damage if one.holds(limit_offset)), None)
             if damage is None:
                 raise
@@ -272,10 +272,10 @@ class ReadableLog:
         return position if isinstance(position, Blocked) else ReadEnd(position, limit_offset)
 
     def plan_time(self, timestamp: int, *, first_offset: int = 0, committed: bool = False) -> Slice | Blocked | None:
-        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if none is.
+        """The first batch below the high watermark with a record at or after `timestamp` (ms); None if there is none.
 
-        It ends behind `first_offset`, and has such a record as far as its header says. With `committed` it lies below
-        the last stable offset. Raises LogDamaged where it may be one that is damaged.
+        It ends after `first_offset`, and has such a record according to its header. With `committed` it is below the
+        last stable offset. Raises LogDamaged if the batch may be a damaged one.
         """
         limit_offset = self.visible_end(committed=committed)
         return self._planned(partial(self._plan_time, timestamp, first_offset, limit_offset))
@@ -303,7 +303,7 @@ class ReadableLog:
         while file is not None and position < segment.copied:
             damage = segment.damage_at(position)
             if damage is not None:
-                # What is damaged may be what is looked for: nobody is led over it.
+                # The damaged batch may be the right one: it is not skipped.
                 raise LogDamaged(segment.name_damage(damage))
             found = Walk(segment, file, self._windows).header(position)
             if isinstance(found, Blocked):

@@ -19,9 +19,9 @@ __all__ = ["NEW_LEADER_MS", "REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
 
 REMEMBERED_MS: Final = 600_000
 NEW_LEADER_MS: Final = 10_000
-"""So long a new leader takes a gap for batches that the leader before it refused, which are still to come again."""
+"""The period in which a new leader takes a gap for batches that the previous leader refused and that are resent."""
 
-_MOST: Final = 50_000  # of the producers with a refused batch, those refused last; about 15 MB
+_MOST: Final = 50_000  # the producers with the newest refused batches; about 15 MB
 _SEQUENCES: Final = 1 << 31
 
 SENT_AGAIN: Final[tuple[type[DuramenError], ...]] = (
@@ -30,11 +30,11 @@ SENT_AGAIN: Final[tuple[type[DuramenError], ...]] = (
     errors.OutcomeUnknown, errors.RequestTimedOut, errors.StorageFailed, errors.StorageFull, errors.StreamNotFound,
     errors.TransactionsFull, errors.UnknownLeaderEpoch,
 )  # fmt: skip
-"""With these a batch was not appended, and its producer sends it again: Kafka's retriable errors."""
+"""Errors after which a batch is not appended, and its producer resends it: Kafka's retriable errors."""
 
 
 _SAID_AGAIN: Final = (errors.NotEnoughReplicas, errors.NotLeader, errors.StorageFailed, errors.StorageFull)
-"""On these every client sends a batch again and takes it for not appended."""
+"""Errors after which every client resends a batch and takes it for not appended."""
 
 
 class _Refused(NamedTuple):
@@ -45,17 +45,17 @@ class _Refused(NamedTuple):
 
 
 class Refusals:
-    """The first refused batch of each producer, by where it was to go: for ten minutes, and for so many producers."""
+    """The first refused batch of each producer and place: for ten minutes, and for a maximum number of producers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._refused: OrderedDict[tuple[Hashable, int], _Refused] = OrderedDict()  # in the order of their ends
+        self._refused: OrderedDict[tuple[Hashable, int], _Refused] = OrderedDict()  # in the order of their expiry
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
     def note(self, place: Hashable, head: Header, error: DuramenError | None = None) -> None:
-        """A batch was refused, and will be sent again; `error` is why, where the log or its partition said so."""
+        """A batch was refused, and will be resent; `error` is the reason, if the log or its partition gave one."""
         sequence, now_ms = head.base_sequence, self._clock.monotonic_ms()
         if head.producer_id < 0 or sequence < 0:
             return
@@ -75,7 +75,7 @@ class Refusals:
             del self._refused[key]
 
     def check(self, place: Hashable, head: Header) -> None:
-        """Raise an error that is retriable where a batch before it was refused and has not come again."""
+        """Raise a retriable error if an earlier batch was refused and has not been resent."""
         found = self._refused.get((place, head.producer_id))
         if found is None or found.epoch != head.producer_epoch or head.base_sequence < 0:
             return
@@ -87,7 +87,7 @@ class Refusals:
             )
 
     def taken(self, place: Hashable, head: Header) -> None:
-        """A batch is in the log now: of a refused one before it nothing has to be remembered."""
+        """A batch is in the log now: forget refused batches before it."""
         key = place, head.producer_id
         found = self._refused.get(key)
         if found is None or found.epoch > head.producer_epoch:

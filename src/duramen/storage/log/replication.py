@@ -1,4 +1,4 @@
-"""Replication state of a log: its committed offset, and who may append to it. Pure."""
+"""Replication state of a log: its high watermark, and the epoch in which this node may append to it. Pure."""
 
 from collections.abc import Callable
 
@@ -9,16 +9,16 @@ __all__ = ["Replicated"]
 
 
 def _nobody(_epoch: int, _first_offset: int, _end_offset: int) -> None:
-    """Nobody has to be told."""
+    """Ignore the append."""
 
 
 class Replicated:
-    """The part of a log that others decide. A log without one is committed as far as it is synced.
+    """The state of a log that other nodes determine. A log without one is committed as far as it is synced.
 
-    `high_watermark` never falls but where the log is cut or begun anew. `leader_epoch` is the one in which this node
-    orders batches, None where it does not: what still waits then to be ordered is refused. `on_append` is told of each
-    batch that is in the log from then on: the epoch, its first offset and the one behind it. `leads_since_ms` is when
-    this node began to order batches; None where it does not count for what it answers.
+    `high_watermark` decreases only if the log is truncated or restarted. `leader_epoch` is the epoch in which this node
+    orders batches, None if it does not: waiting batches are refused then. `on_append` is called for each batch when it
+    is in the log: with the epoch, its first offset and its end. `leads_since_ms` is when this node started to order
+    batches; None if responses do not depend on it.
     """
 
     __slots__ = (
@@ -29,10 +29,10 @@ class Replicated:
     def __init__(
         self, high_watermark: int, found_offset: int, on_append: Callable[[int, int, int], None] | None = None
     ) -> None:
-        """`found_offset` is the end that a start has found."""
+        """`found_offset` is the end of the log at the start of the node."""
         self._found_offset = found_offset
-        self._before: list[tuple[int, int, ProducerRow | None]] = []  # offset of a batch, its producer as it was
-        self._remembered_offset = found_offset  # what was appended before it cannot be taken back
+        self._before: list[tuple[int, int, ProducerRow | None]] = []  # offset, and the producer's entry before it
+        self._remembered_offset = found_offset  # earlier appends cannot be undone
         self.high_watermark = high_watermark
         self.leader_epoch: int | None = None
         self.leads_since_ms: int | None = None
@@ -40,21 +40,21 @@ class Replicated:
 
     @property
     def settled(self) -> bool:
-        """Whether all that was there at the start is committed, or let go where the log begins anew.
+        """Whether the records found at the start are all committed, or deleted by a restart of the log.
 
-        Which transactions ended in it, and where, nobody remembers: until then nothing is stable.
+        The ends of their transactions are not remembered: until then nothing is stable.
         """
         return self.high_watermark >= self._found_offset
 
     def begins_anew(self, start_offset: int) -> None:
-        """The log is about to begin there, with nothing: until it does, none of what is left of it is stable.
+        """The log is about to restart there, empty: until then, none of the remaining records are stable.
 
-        Its transactions are forgotten before their records go.
+        Its transactions are forgotten before its records are deleted.
         """
         self._found_offset = start_offset
 
     def cut(self, end_offset: int) -> None:
-        """The log ends there now; what is left of it has been looked through for transactions."""
+        """The log ends there now; the remaining batches have been searched for transactions."""
         self.high_watermark = min(self.high_watermark, end_offset)
         self._found_offset = min(self._found_offset, self.high_watermark)
         self._before.clear()
@@ -63,9 +63,9 @@ class Replicated:
     # -- what is not committed ----------------------------------------------------------------------
 
     def remember(self, base_offset: int, producer_id: int, producer: ProducerRow | None) -> None:
-        """A batch is appended at `base_offset`: `producer` is what was known of its producer before.
+        """A batch is appended at `base_offset`: `producer` is the producer's entry before it.
 
-        What is committed is never taken back.
+        Committed batches are never undone.
         """
         before, high_watermark = self._before, self.high_watermark
         count = 0
@@ -77,18 +77,18 @@ class Replicated:
         before.append((base_offset, producer_id, producer))
 
     def remembers(self, end_offset: int) -> bool:
-        """Whether it is known how the producers were when the log ended there."""
+        """Whether the state of the producers at that end of the log is known."""
         return end_offset >= max(self._remembered_offset, self.high_watermark)
 
     def take_back(self, end_offset: int, producers: ProducerTable) -> None:
-        """The producers are as they were when the log ended at `end_offset`, which `remembers` has to say of it."""
+        """Restore the producers to the state at `end_offset`, for which `remembers` must be true."""
         before = self._before
         while before and before[-1][0] >= end_offset:
             _, producer_id, producer = before.pop()
             producers.put_back(producer_id, producer)
 
     def refusal(self, epoch: int) -> DuramenError | None:
-        """Why this node may not order a batch that came in that epoch."""
+        """The reason why this node may not order a batch of that epoch."""
         if epoch == self.leader_epoch:
             return None
         now = "none" if self.leader_epoch is None else self.leader_epoch

@@ -10,13 +10,12 @@ __all__ = ["LogState"]
 
 
 class LogState(msgspec.Struct, array_like=True, frozen=True):
-    """A log as it stood. `end_offset` is the first offset not in `segments`.
+    """The checkpoint entry of a log. `end_offset` is the first offset not in `segments`.
 
-    `obsolete` are base offset and generation of files that compaction has written again and that may still be there;
-    `opened` are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` lies behind
-    the last marker, -1 where an older version did not say; `forgotten_producer_id` is that of the log's
-    `ProducerTable`, None where an older version did not say; below `superseded_offset` lies what took the place of what
-    compaction dropped of a keyed log.
+    `obsolete` are base offset and generation of files that compaction has replaced and that may still exist; `opened`
+    are producer id and first offset of transactions that are open at `end_offset`; `marked_offset` is the offset after
+    the last marker, -1 in older versions; `forgotten_producer_id` is that of the log's `ProducerTable`, None in older
+    versions; the replacements of records that compaction dropped from a keyed log are below `superseded_offset`.
     """
 
     id: int

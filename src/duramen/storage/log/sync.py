@@ -13,7 +13,7 @@ __all__ = ["SegmentSync", "plan_sync", "sync_segments", "synced", "write_index"]
 
 
 class SegmentSync(NamedTuple):
-    """A segment to be synced, with the index entries of the blocks that have become whole."""
+    """A segment to sync, with the index entries of its completed blocks."""
 
     log: Log
     segment: Segment
@@ -26,7 +26,7 @@ class SegmentSync(NamedTuple):
 
 
 def plan_sync(log: Log, segment: Segment) -> SegmentSync:
-    """What a job has to do so that everything copied of `segment` is durable."""
+    """The work of a job that makes all copied bytes of `segment` durable."""
     index = segment.index
     entries, index_bytes, index_position = 0, b"", 0
     if index is not None:
@@ -40,9 +40,9 @@ def plan_sync(log: Log, segment: Segment) -> SegmentSync:
 
 
 def write_index(files: FileSystem, sync: SegmentSync) -> None:
-    """Write the new index entries: before the sync that lets the segment's synced position pass their blocks.
+    """Write the new index entries: before the sync that moves the segment's synced position past their blocks.
 
-    Blocking. Raises OSError; writing them again is harmless.
+    Blocking. Raises OSError; repeating the write is harmless.
     """
     if sync.index_bytes and not sync.log.deleted:
         index_file = sync.index_file or files.open(sync.segment.path + ".index", create=True)
@@ -52,8 +52,8 @@ def write_index(files: FileSystem, sync: SegmentSync) -> None:
 def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple[SegmentSync, OSError]]:
     """Sync each segment and its index, and the directories of new ones; returns those whose sync failed.
 
-    Where one failed the directories are left. Blocking. Raises OSError where a directory could not be synced, or a file
-    could not be opened for want of something that passes.
+    After a failure the directories are not synced. Blocking. Raises OSError if a directory could not be synced, or a
+    file could not be opened for a passing reason.
     """
     failures: list[tuple[SegmentSync, OSError]] = []
     unopened: OSError | None = None
@@ -81,7 +81,7 @@ def sync_segments(files: FileSystem, syncs: Iterable[SegmentSync]) -> list[tuple
 
 
 def _sync(files: FileSystem, sync: SegmentSync) -> OSError | None:
-    """Why a segment or its index may not be on disk. Raises OSError where nothing was tried."""
+    """The reason why a segment or its index may not be durable. Raises OSError if no sync was tried."""
     try:
         opened = _files_to_sync(files, sync)
     except OSError as error:
@@ -105,7 +105,7 @@ def _files_to_sync(files: FileSystem, sync: SegmentSync) -> list[File]:
 
 
 def _index_differs(files: FileSystem, sync: SegmentSync) -> bool:
-    """Whether there is more of its index than what was synced: new entries, or the header, which says whose it is."""
+    """Whether the index has unsynced parts: new entries, or the header, which names the log."""
     return bool(sync.index_bytes) or (sync.segment.synced == 0 and files.exists(sync.segment.path + ".index"))
 
 

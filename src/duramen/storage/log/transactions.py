@@ -22,8 +22,8 @@ _ABORT: Final = 0
 class AbortedTransaction(NamedTuple):
     """An aborted transaction: its producer, the offsets of its first batch and of its marker.
 
-    `stable_offset` is the first offset of what was open beside it when it ended, or the offset behind its marker: no
-    transaction that ended later began before.
+    `stable_offset` is the first offset of the other transactions open at its end, or the offset after its marker: no
+    transaction that ended later started before it.
     """
 
     producer_id: int
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionTable:
-    """Transactions of one log. `aborted` are in the order of their markers; none lies at `marked_offset` or later."""
+    """Transactions of one log. `aborted` are in the order of their markers; all are before `marked_offset`."""
 
     __slots__ = ("_ending", "_open", "aborted", "marked_offset")
 
@@ -52,11 +52,11 @@ class TransactionTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it knows of none."""
+        """Whether it has no transactions."""
         return not (self._open or self._ending or self.aborted)
 
     def add(self, head: Header, batch: Buffer, base_offset: int) -> None:
-        """Enter a transactional batch that was appended at `base_offset`."""
+        """Add a transactional batch that was appended at `base_offset`."""
         if not head.attributes & CONTROL:
             self._open.setdefault(head.producer_id, base_offset)
             return
@@ -70,7 +70,7 @@ class TransactionTable:
             self.aborted.append(AbortedTransaction(head.producer_id, first_offset, base_offset, stable_offset))
 
     def stable_end(self, high_watermark: int) -> int:
-        """The first offset that is not stable: the last stable offset. Called with a rising high watermark."""
+        """The first offset that is not stable: the last stable offset. Call it with increasing high watermarks."""
         ending = self._ending
         if not ending and not self._open:
             return high_watermark
@@ -82,7 +82,7 @@ class TransactionTable:
         return min(found, high_watermark)
 
     def first_offset(self, producer_id: int) -> int | None:
-        """Where the producer's open transaction begins in this log; None where it has none."""
+        """The first offset of the producer's open transaction in this log; None without one."""
         return self._open.get(producer_id)
 
     def opened(self) -> list[tuple[int, int]]:
@@ -90,12 +90,12 @@ class TransactionTable:
         return list(self._open.items())
 
     def unstable(self, high_watermark: int) -> list[tuple[int, int]]:
-        """(Producer id, first offset) of those that are open, or whose marker is not below the high watermark."""
+        """Transactions that are open, or whose marker is not below the high watermark: (producer id, first offset)."""
         ending = [(producer_id, first) for first, marker, producer_id in self._ending if marker >= high_watermark]
         return ending + self.opened()
 
     def aborted_within(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that have something in the offsets `start` to `end` (exclusive)."""
+        """The aborted transactions with records in the offsets `start` to `end` (exclusive)."""
         found = []
         for at in range(bisect_left(self.aborted, start, key=lambda one: one.last_offset), len(self.aborted)):
             one = self.aborted[at]
@@ -106,9 +106,9 @@ class TransactionTable:
         return found
 
     def forget_aborted(self, markers: Collection[int]) -> None:
-        """Nothing is left of the aborted transactions with these markers.
+        """Forget the aborted transactions with these markers: none of their records are left.
 
-        A reader that is told of them would wait for the markers, and leave out what their producers commit later.
+        A reader that got them would wait for the markers, and skip later committed records of their producers.
         """
         if markers:
             self.aborted = [one for one in self.aborted if one.last_offset not in markers]
@@ -118,9 +118,9 @@ class TransactionTable:
         del self.aborted[: bisect_left(self.aborted, start_offset, key=lambda one: one.last_offset)]
 
     def left(self, end_offset: int) -> "TransactionTable":
-        """What would be open and ending if nothing had been appended at `end_offset` or later.
+        """The open and ending transactions without the appends at `end_offset` and later.
 
-        No marker there may lie below a high watermark that `stable_end` was given: those are not remembered.
+        No marker there may be below a high watermark given to `stable_end`: those are not remembered.
         """
         opened = [(first, producer_id) for producer_id, first in self._open.items()]
         opened += [(first, producer_id) for first, marker, producer_id in self._ending if marker >= end_offset]
@@ -129,25 +129,25 @@ class TransactionTable:
         return left
 
     def clear(self) -> None:
-        """Nothing is known of any that began before."""
+        """Remove all transactions."""
         self._open.clear()
         self._ending.clear()
         self.aborted.clear()
 
     def cut_end(self, end_offset: int, left: "TransactionTable") -> None:
-        """The log ends at `end_offset` now; `left` is what its batches that are left say."""
+        """The log ends at `end_offset` now; `left` is built from its remaining batches."""
         del self.aborted[bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset) :]
         self._open = left._open
         self._ending = left._ending
 
     def rows(self, end_offset: int) -> tuple[list[tuple[int, int]], list[AbortedTransaction]]:
-        """What is open and what was aborted, as plain values, of a log that ends at `end_offset`."""
+        """Open and aborted transactions as plain values, of a log that ends at `end_offset`."""
         opened = [row for row in self._open.items() if row[1] < end_offset]
         return opened, self.aborted[: bisect_left(self.aborted, end_offset, key=lambda one: one.last_offset)]
 
 
 class TransactionalWriters(Protocol):
-    """What is known of those who have written to a log."""
+    """The producers and transactions of a log."""
 
     @property
     def producers(self) -> ProducerTable:
@@ -159,10 +159,10 @@ class TransactionalWriters(Protocol):
 
 
 def enter(writers: TransactionalWriters, head: Header, batch: Buffer, base_offset: int, now_ms: int) -> None:
-    """Note what a batch appended at `base_offset` says of its producer, if it has one, and of its transaction.
+    """Update the producer and transaction of a batch appended at `base_offset`, if it has any.
 
-    An empty batch of no epoch stands in the place of records that a log which begins anew never had: whoever wrote
-    before it may have written there too, and is not known any more.
+    An empty batch without epoch is the placeholder for records that a restarted log never had: earlier producers may
+    have written there too, and become unknown.
     """
     if head.producer_id >= 0:
         writers.producers.add(head, base_offset, now_ms)

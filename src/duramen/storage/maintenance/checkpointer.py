@@ -1,6 +1,6 @@
 """The checkpoint cycle: copy waiting batches, sync the segments, write the node checkpoint, release the WAL.
 
-The states that it writes belong to one WAL position, taken when the cycle begins: everything before it is in the
+The states that it writes belong to one WAL position, taken at the start of the cycle: everything before it is in the
 segments when the checkpoint names it. The WAL is released up to the position of the *previous* checkpoint, so that
 either generation suffices for recovery.
 """
@@ -27,7 +27,7 @@ __all__ = ["Checkpointer", "NodeState"]
 
 
 class NodeState(Protocol):
-    """What the store tells about itself."""
+    """The store's part of the checkpoint."""
 
     directory_id: bytes
     node_epoch: int
@@ -42,7 +42,7 @@ class NodeState(Protocol):
 class _Snapshot(NamedTuple):
     log: Log
     version: int
-    state: LogState | None  # None where the entry of the last checkpoint is still right
+    state: LogState | None  # None if the last checkpoint's entry is still valid
     waits: bool  # for bytes in memory to reach the last segment's file
 
 
@@ -74,11 +74,11 @@ def _encode(snapshot: _Snapshot) -> _Entry:
 
 
 class Checkpointer:
-    """Runs one cycle at a time; whoever asks during one gets another after it.
+    """Runs one cycle at a time; a request during one gets another after it.
 
-    A segment whose sync failed is written again into new files before the next checkpoint, in the same cycle. Where
-    that fails too, no checkpoint is written until `retry` lets it be tried again: the WAL keeps what the segment may
-    have lost.
+    A segment whose sync failed is rewritten into new files before the next checkpoint, in the same cycle. If that fails
+    too, no checkpoint is written until `retry` allows another try: the WAL keeps the records that the segment may have
+    lost.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Checkpointer:
         released: int,
         on_segment_failure: Callable[[Log, OSError], None],
     ) -> None:
-        """`number` is that of the newest checkpoint there is; the WAL before `released` is needed by none."""
+        """`number` is that of the newest existing checkpoint; the WAL before `released` is not needed any more."""
         self._files = files
         self._worker = worker
         self._node = node
@@ -111,14 +111,14 @@ class Checkpointer:
         self._again = False
         self._clean = False
         self._holds = 0
-        self._held: Callable[[], None] | None = None  # what a cycle does once nothing holds it
+        self._held: Callable[[], None] | None = None  # the continuation of a cycle, once no hold is left
         self._written = metrics.counter("duramen_checkpoints_total")
 
     def request(self, done: Callable[[OSError | None], None] | None = None, *, clean: bool = False) -> None:
         """Run a cycle that covers everything appended so far, then `done(None)` or `done(error)`.
 
-        Who asks more than once for the same cycle is called once: a store whose WAL is at its bound asks again at
-        every end of one. `clean` says that nothing will be appended after it: the next start need not read the WAL.
+        Repeated requests of one callback for the same cycle are called once: a store with a full WAL asks again at
+        every end of one. `clean`: nothing will be appended after it, so the next start need not read the WAL.
         """
         self._clean = self._clean or clean
         if clean:
@@ -140,19 +140,20 @@ class Checkpointer:
         if not any(segment.suspect for segment in self._copier.unsynced):
             self._copy(finishing, again=True)
         elif self._failed is not None:
-            # Never at once: whoever is told may ask again.
+            # Deferred, because a callback may request again.
             self._worker.soon(partial(self._finish, finishing, self._failed))
         else:
             self._rewrite(finishing)
 
     def retry(self) -> None:
-        """What could not be written again may be tried once more."""
+        """Allow another try to rewrite segments."""
         self._failed = None
 
     def hold(self) -> Callable[[], None]:
-        """Let no state be taken until what is returned is called, which is to be soon.
+        """Take no states until the result is called, which must be soon.
 
-        A state taken between the frame that cuts a log and the cut stands behind that frame, and would undo it.
+        A state taken between a truncation's frame and the truncation has the position after that frame, and would undo
+        it.
         """
         self._holds += 1
         return self._let_go
@@ -171,18 +172,18 @@ class Checkpointer:
             else:
                 self._copy(finishing, again=False)
 
-        # Nothing newer than the last good checkpoint is released: the WAL has every byte synced nowhere else.
+        # Nothing newer than the last good checkpoint is released: the WAL has every byte that is synced nowhere else.
         self._rewriter.rewrite(self._released, done)
 
     def _copy(self, finishing: list[Callable[[OSError | None], None]], *, again: bool) -> None:
-        """The cycle proper; `again` where a failed sync may be followed by another in the same cycle."""
+        """The cycle itself; `again` if a failed sync may be followed by another in the same cycle."""
         if self._holds:
             self._held = partial(self._copy, finishing, again=again)
             return
         if self._copier.running:
             self._copier.when_idle(lambda _: self._copy(finishing, again=again))
             return
-        # A stop that is asked for later than this must not make a cycle clean that does not cover what came before it.
+        # A later stop request must not mark a cycle as clean that does not cover earlier appends.
         position, clean = self._wal.end, self._clean
         states = [_snapshot(log) for log in self._node.each_log() if log.written]
 
@@ -190,7 +191,7 @@ class Checkpointer:
             if error is not None:
                 self._finish(finishing, error)
                 return
-            # Only now is the CRC of each last block known up to the position that its state stands at.
+            # Only now is the CRC of each last block known up to the position of its state.
             entries = [_encode(snapshot) for snapshot in states if not snapshot.log.deleted]
 
             def logged(failed: DuramenError | None) -> None:
@@ -198,7 +199,7 @@ class Checkpointer:
                     failed, partial(self._sync, position, entries, finishing, clean=clean, again=again), finishing
                 )
 
-            # A checkpoint beyond what is synced of the WAL would miss files and frames of it after a loss of power.
+            # After a power loss, a checkpoint beyond the synced WAL would lack files and frames of it.
             self._wal.wait(position, logged)
             self._wal.flush()
 
@@ -210,7 +211,7 @@ class Checkpointer:
         sync: Callable[[], None],
         finishing: list[Callable[[OSError | None], None]],
     ) -> None:
-        """The WAL is synced as far as the states stand; a sync for `flush.ms` may have found a bad segment since."""
+        """The WAL is synced up to the position of the states; a sync for `flush.ms` may have failed since."""
         if failed is not None:
             self._finish(finishing, OSError(str(failed)))
         elif self._copier.running:
@@ -232,7 +233,7 @@ class Checkpointer:
         again: bool,
     ) -> None:
         unsynced, self._copier.unsynced = self._copier.unsynced, {}
-        # Also those that were let go meanwhile, until that is durable: the states may name them.
+        # Including segments that were deleted meanwhile, until that is durable: the states may name them.
         syncs = [plan_sync(log, segment) for segment, log in unsynced.items() if not log.deleted]
         self._number += 1
         number = self._number
@@ -258,7 +259,7 @@ class Checkpointer:
 
         def done(result: list[tuple[SegmentSync, OSError]] | BaseException) -> None:
             if isinstance(result, BaseException):
-                # Nothing is known to be synced, and nothing is lost: the next cycle does all of it again.
+                # No sync is certain, and nothing is lost: the next cycle repeats all of it.
                 self._copier.unsynced = unsynced | self._copier.unsynced
                 self._finish(finishing, result if isinstance(result, OSError) else OSError(str(result)))
                 return

@@ -19,24 +19,24 @@ __all__ = ["SegmentSource", "Target"]
 
 _READ_BYTES: Final = 4 * BLOCK_BYTES
 _WRITE_BYTES: Final = 256 * 1024
-_SYNC_BYTES: Final = 4 * 1024 * 1024  # so that no sync at the end has very much to do at once
+_SYNC_BYTES: Final = 4 * 1024 * 1024  # so that the final sync has little left
 _ENDINGS: Final = (".index", ".log")
 
 
 class SegmentSource:
-    """A segment's batches one after another. `left` is how many bytes were not returned yet."""
+    """A segment's batches in order. `left` is the number of bytes not returned yet."""
 
     def __init__(self, segment: Segment, file: File, index: SegmentIndex) -> None:
-        """All of the segment is in `file`, and its whole index in `index`."""
+        """The segment is completely in `file`, and its whole index in `index`."""
         self.segment = segment
         self.left = segment.size
         self._file = file
         self._index = index
-        self._position = 0  # of what is read next
+        self._position = 0  # of the next read
         self._ready = b""  # read and not returned yet
 
     def take(self, size: int) -> list[tuple[Header, bytes]]:
-        """The next batches: about `size` bytes of them, at least one. Raises LogDamaged, OSError."""
+        """The next batches: about `size` bytes, at least one batch. Raises LogDamaged, OSError."""
         found: list[tuple[Header, bytes]] = []
         taken = 0
         while self.left and (taken < size or not found):
@@ -72,7 +72,7 @@ class SegmentSource:
 
 
 class Target:
-    """A segment that is being written, under names of its own until `publish`. `segment` is what it becomes."""
+    """A segment being written, under temporary names until `publish`. `segment` is the new segment."""
 
     def __init__(self, files: FileSystem, path: str, head: IndexHeader, generation: int) -> None:
         self.segment = Segment(path, head.base_offset, generation)
@@ -87,12 +87,12 @@ class Target:
         self._next_offset = head.base_offset
 
     def open(self) -> None:
-        """Make the file."""
+        """Create the file."""
         self._files.unlink(self.segment.path + ".log" + NEW_ENDING)
         self._file = self._files.open(self.segment.path + ".log" + NEW_ENDING, create=True)
 
     def add(self, batch: bytes, head: Header) -> None:
-        """Put a batch behind those before it."""
+        """Append a batch."""
         segment, start = self.segment, self.segment.size
         if start == 0:
             segment.first_timestamp = head.max_timestamp
@@ -124,7 +124,7 @@ class Target:
         return self._file
 
     def finish(self) -> None:
-        """Have everything on disk, under its own names still; `segment` is what was written."""
+        """Sync everything, still under temporary names; `segment` is the result."""
         segment, file = self.segment, self._opened()
         if self._waiting:
             self._write()
@@ -141,13 +141,13 @@ class Target:
         segment.index = None
 
     def publish(self, directory: str) -> None:
-        """Give the files their names; on disk when it returns."""
+        """Rename the files; durable on return."""
         for ending in _ENDINGS:
             self._files.rename(self.segment.path + ending + NEW_ENDING, self.segment.path + ending)
         self._files.sync_directory(directory)
 
     def abandon(self, *, published: bool = False) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         if self._file is not None:
             self._file.close()
         for ending in _ENDINGS:

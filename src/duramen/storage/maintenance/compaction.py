@@ -46,36 +46,36 @@ from duramen.storage.segment.segment import Segment, segment_name
 __all__ = ["Compactor"]
 
 _RETRY_MS: Final = 60_000
-_SHARE: Final = 0.1  # of a processor, where there is a bound at all
+_SHARE: Final = 0.1  # of a processor, if there is a limit
 
 
 class _Step(NamedTuple):
-    """Run `job` in `lane` and go on with its result."""
+    """Run `job` in `lane` and continue with its result."""
 
     lane: Lane
     job: Callable[[], Any]
 
 
 class _Alone(NamedTuple):
-    """Run the job that `plan` makes while no copy is under way."""
+    """Run the job that `plan` makes while no copy is in progress."""
 
     plan: Callable[[], Callable[[], Any]]
 
 
 class _Ask(NamedTuple):
-    """Ask somebody who answers later."""
+    """Call a function that responds later."""
 
     ask: Callable[[Callable[[Any], None]], None]
 
 
 class _Pause(NamedTuple):
-    """So many bytes were read or written: go on when the rate allows it."""
+    """That many bytes were read or written: continue when the rate allows it."""
 
     size_bytes: int
 
 
 class _SegmentGone(Exception):
-    """A segment was let go or cut while the round was under way: there is nothing to do with it any more."""
+    """A segment was deleted or truncated during the round: the round skips it."""
 
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ _Round = _Part[None]
 
 
 def segment_facts(log: Log) -> list[CompactionSegmentFacts]:
-    """What planning looks at of a log's segments, the active one left out."""
+    """The facts about a log's segments for planning, without the active one."""
     return [
         CompactionSegmentFacts(
             segment.base_offset,
@@ -103,7 +103,7 @@ def segment_facts(log: Log) -> list[CompactionSegmentFacts]:
 
 
 def _once_synced(log: Log) -> list[CompactionSegmentFacts]:
-    """The same as a checkpoint leaves it: closed segments are settled, where no sync of them failed."""
+    """The facts after a checkpoint: closed segments are settled, unless their sync failed."""
     return [
         facts._replace(settled=segment.closed and segment.size > 0 and not (segment.in_memory or segment.suspect))
         for segment, facts in zip(log.segments, segment_facts(log), strict=False)
@@ -115,7 +115,7 @@ def _transactions(log: Log) -> FinishedTransactions:
 
 
 class Compactor:
-    """Compacts logs, the most urgent first. `report` is told what an operator should hear of."""
+    """Compacts logs, the most urgent first. `report` receives messages for the operator."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Compactor:
         self._logs: Callable[[], Iterable[Log]] = tuple
         self._settling: set[Log] = set()
         self._not_before_ms: dict[Log, int] = {}
-        self._reached: dict[Log, int] = {}  # where the last round ended, segments that are damaged left out
+        self._reached: dict[Log, int] = {}  # where the last round ended, without damaged segments
         self._stopped: Callable[[], None] | None = None
         self._in_step = False
         self._rounds = metrics.counter("duramen_compactions_total")
@@ -154,7 +154,7 @@ class Compactor:
     # -- which log ----------------------------------------------------------------------------------
 
     def look(self, logs: Callable[[], Iterable[Log]]) -> None:
-        """Compact what is dirty enough of `logs`, log by log, until nothing is; nothing where that is under way."""
+        """Compact the dirty logs one by one until none is dirty enough; does nothing while that is in progress."""
         self._logs = logs
         if self._stopped is not None or self._round is not None or not self._limits.enabled:
             return
@@ -166,7 +166,7 @@ class Compactor:
             for log in [log for log in known if log.deleted]:
                 del known[log]
         if not self._begin(compacted) and self._most_urgent(compacted, _once_synced) is not None:
-            # What is due waits for no more than its sync: the next checkpoint in time may be a minute away.
+            # The round needs no more than this sync: the next regular checkpoint may be a minute away.
             self._upkeep.checkpointer.request(self._synced)
 
     def _begin(self, compacted: Iterable[Log]) -> bool:
@@ -189,7 +189,7 @@ class Compactor:
         best: tuple[Log, Cleanable] | None = None
         now_ms = self._clock.wall_ms()
         for log in logs:
-            # A log whose old files are still there waits: what a tombstone deleted may be in them.
+            # A log with obsolete files waits: deleted records may be in them.
             if log.obsolete or self._waits(log):
                 continue
             start = max(log.dirty_offset, self._reached.get(log, 0))
@@ -202,7 +202,7 @@ class Compactor:
         return self._not_before_ms.get(log, 0) > self._clock.monotonic_ms()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Give up what is under way; nothing begins any more. `done` once nothing is done to files any more."""
+        """Abandon the round and start no other. `done` is called once no job uses files any more."""
         self._stopped = done
         self._rests.hurried = True
         if not self._in_step:
@@ -293,7 +293,7 @@ class Compactor:
         facts = segment_facts(log)
         cleaner = self._cleaner(log, ByKey(Unhurried(table, self._rests)), facts)
         end = min(table.latest + 1, log.end_offset)
-        log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap is there
+        log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap exists
         log.version += 1
         segments = list(log.segments)
         for group in groups(facts, table.latest + 1, log.config.segment_bytes):
@@ -301,7 +301,7 @@ class Compactor:
         self._compacted(log, end)
 
     def _compact_keyed(self, log: Log, end: int, view: LogView) -> _Round:
-        """From the oldest segment up, so that a tombstone goes after all that it deletes."""
+        """From the oldest segment up, so that a tombstone goes after the records that it deletes."""
         facts = segment_facts(log)
         sound = all(segment.sound for segment in facts)
         cleaner: Cleaner | None = None
@@ -317,7 +317,7 @@ class Compactor:
             rule = BySupersession(decided, keep_tombstones=not sound)
             cleaner = cleaner or self._cleaner(log, rule, facts)
             cleaner.rule = rule
-            log.cleaned_offset = max(log.cleaned_offset, decided.end)  # before the first gap is there
+            log.cleaned_offset = max(log.cleaned_offset, decided.end)  # before the first gap exists
             log.superseded_offset = max(log.superseded_offset, decided.as_of)
             log.version += 1
             whole = yield from self._replace(log, old, cleaner)
@@ -340,7 +340,7 @@ class Compactor:
         if log.deleted:
             return
         self._reached[log] = end
-        # After a restart what could not be read is looked at again, and then every key behind it has to be known.
+        # After a restart unreadable segments are read again, and then every key after them has to be known.
         log.dirty_offset = min([end, *(found.base_offset for found in segment_facts(log) if not found.sound)])
         log.version += 1
         self._upkeep.checkpoint_later()
@@ -348,7 +348,7 @@ class Compactor:
             self._settle(log)
 
     def _survey(self, log: Log, found: Cleanable) -> _Part[OffsetMap]:
-        """The newest offset of every key from the first dirty offset on, as far as the table reaches."""
+        """The newest offset of every key from the first dirty offset on, as far as the table has room."""
         limits = self._limits
         needed = int((found.end - found.start) / limits.load_factor + 2) * SLOT_BYTES
         table = OffsetMap(min(limits.buffer_bytes, needed), limits.load_factor)
@@ -359,7 +359,7 @@ class Compactor:
             try:
                 source = yield from self._source(log, segment)
             except _SegmentGone:
-                continue  # and with it everything older
+                continue  # and everything older with it
             while source.left:
                 before = source.left
                 full: bool = yield from self._checked(
@@ -392,7 +392,7 @@ class Compactor:
         return SegmentSource(segment, file, index)
 
     def _checked(self, segment: Segment, step: _Step) -> _Part[Any]:
-        """The step's result; where it finds damage, the segment is left alone from now on."""
+        """The result of a step; if it finds damage, the segment is skipped from now on."""
         try:
             return (yield step)
         except (LogDamaged, BatchCorrupt):
@@ -400,7 +400,7 @@ class Compactor:
             raise
 
     def _replace(self, log: Log, old: list[Segment], cleaner: Cleaner) -> _Part[bool]:
-        """Says whether nothing is left of what was to go."""
+        """Returns whether no record is left to remove."""
         base, generation = old[0].base_offset, max(segment.generation for segment in old) + 1
         path = f"{log.directory}/{segment_name(base, generation)}"
         target = Target(self._files, path, IndexHeader(log.id, base, log.key.stream_id, log.key.partition), generation)
@@ -458,7 +458,7 @@ class Compactor:
     # -- the old files ------------------------------------------------------------------------------
 
     def _settle(self, log: Log) -> None:
-        """Remove the files that are not the log's any more, once two checkpoints in a row do not name them."""
+        """Remove obsolete files, once two checkpoints in a row do not name them."""
         self._settling.add(log)
         obsolete = list(log.obsolete)
         request = self._upkeep.checkpointer.request
@@ -491,4 +491,4 @@ def _remove(files: FileSystem, directory: str, paths: list[str]) -> None:
     for path in paths:
         for ending in (".log", ".index"):
             files.unlink(path + ending)
-    files.sync_directory(directory)  # what a loss of power brings back nobody would remove any more
+    files.sync_directory(directory)  # files that a power loss brings back would never be removed

@@ -24,7 +24,7 @@ def _decoded(source: SegmentSource) -> Iterator[tuple[Header, bytes, bytes]]:
 
 
 class Unhurried:
-    """A table of keys that rests while it is asked."""
+    """A table of keys that rests on each access."""
 
     def __init__(self, table: OffsetMap, rests: Rests) -> None:
         self.latest = table.latest
@@ -32,7 +32,7 @@ class Unhurried:
         self._rests = rests
 
     def newest(self, key: bytes) -> int:
-        """The newest offset of `key`; -1 where it was never put."""
+        """The newest offset of `key`; -1 without one."""
         self._rests.piece()
         return self._table.newest(key)
 
@@ -40,7 +40,7 @@ class Unhurried:
 def survey(
     source: SegmentSource, table: OffsetMap, transactions: FinishedTransactions, start: int, rests: Rests
 ) -> bool:
-    """Enter the keys of the next batches; says whether the table is full."""
+    """Add the keys of the next batches; returns whether the table is full."""
     rests.begin()
     for head, _, data in _decoded(source):
         if head.attributes & CONTROL:
@@ -57,7 +57,7 @@ def survey(
 
 
 def rewrite(source: SegmentSource, target: Target, cleaner: Cleaner, rests: Rests, *, last: bool) -> bool:
-    """Write what stays of the next batches; says whether anything was left out or changed."""
+    """Write the remaining records of the next batches; returns whether any was removed or changed."""
     rests.begin()
     changed = False
     taken = list(_decoded(source))

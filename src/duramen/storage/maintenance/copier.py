@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SegmentWrite(NamedTuple):
-    """What a job writes into one segment: `buffers` at `position`."""
+    """A job's write to one segment: `buffers` at `position`."""
 
     log: Log
     segment: Segment
@@ -39,7 +39,7 @@ class SegmentWrite(NamedTuple):
 
 
 class CopiedBytes(NamedTuple):
-    """What came of it: the files, if they were left open, and the CRCs of the blocks that it completed and began."""
+    """The result: the files, if they were left open, and the CRCs of the completed and the started blocks."""
 
     write: SegmentWrite
     file: File | None
@@ -50,38 +50,38 @@ class CopiedBytes(NamedTuple):
 
 
 def _create_segment_files(files: FileSystem, path: str, header: IndexHeader) -> tuple[File, File]:
-    """A segment's two files, empty but for the index's header. Blocking. Raises OSError."""
+    """Create a segment's two files, empty except for the index header. Blocking. Raises OSError."""
     files.make_directory(path.rpartition("/")[0])
     file, index_file = (files.open(path + ending, create=True) for ending in (".log", ".index"))
     if file.size():
-        file.truncate(0)  # a name that recovery gave up: nothing in it is evidence
-    write_all(index_file, [header.encode()], 0)  # before the rest goes: it may be all that says whose log it is
+        file.truncate(0)  # recovery abandoned this name: its content is invalid
+    write_all(index_file, [header.encode()], 0)  # first, because only this may name the log
     if index_file.size() > INDEX_HEADER_BYTES:
         index_file.truncate(INDEX_HEADER_BYTES)
     return file, index_file
 
 
 def write_segment(files: FileSystem, write: SegmentWrite) -> CopiedBytes:
-    """Write one segment's waiting batches and make the CRCs of their blocks. Blocking. Raises OSError."""
+    """Write one segment's waiting batches and compute the CRCs of their blocks. Blocking. Raises OSError."""
     file, index_file = write.file, write.index_file
     if file is None or index_file is None:
         if write.position == 0:
             file, index_file = _create_segment_files(files, write.path, write.header)
         else:
-            # What is missing here is damage, found when it is read; it must not keep new records from their place.
+            # A missing file is damage, found when it is read; new records must still be written.
             files.make_directory(write.log.directory)
             missing = not (files.exists(write.path + ".log") and files.exists(write.path + ".index"))
             file = files.open(write.path + ".log", create=True)
             index_file = files.open(write.path + ".index", create=True)
             if not index_file.size():
-                write_all(index_file, [write.header.encode()], 0)  # it says whose log it is
+                write_all(index_file, [write.header.encode()], 0)  # it names the log
             if missing:
                 files.sync_directory(write.log.directory)
                 files.sync_directory(LOGS_DIRECTORY)
     position, crcs, tail_crc = write.position, [], write.tail_crc
     for chunk in _chunks(write.buffers):
         write_all(file, chunk, position)
-        # The disk gets it now, bit by bit: a sync that finds much would keep those of the write-ahead log waiting.
+        # Written back continuously: a sync of much data would delay those of the write-ahead log.
         file.write_back(position, sum(map(len, chunk)))
         whole, tail_crc = cover(tail_crc, position, chunk)
         crcs += whole
@@ -90,7 +90,7 @@ def write_segment(files: FileSystem, write: SegmentWrite) -> CopiedBytes:
 
 
 def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[CopiedBytes]:
-    """Write them one after another; of the files that had to be opened, only a few are left open."""
+    """Write them one after another; of newly opened files only a few stay open."""
     result: list[CopiedBytes] = []
     opened = 0
     for write in writes:
@@ -100,7 +100,7 @@ def _write_all(files: FileSystem, writes: list[SegmentWrite]) -> list[CopiedByte
         if write.file is None:
             opened += 1
             if opened > _LEFT_OPEN:
-                # Ten thousand logs may have something to be copied; so many files a process cannot have open.
+                # Ten thousand logs may have pending copies; a process cannot have that many open files.
                 written = _closed(written)
         result.append(written)
     return result
@@ -128,7 +128,7 @@ def _plan_write(log: Log, segment: Segment, buffers: list[Buffer]) -> SegmentWri
 
 
 def plan_writes(log: Log) -> list[SegmentWrite]:
-    """What has to be written so that nothing of `log` waits in memory."""
+    """The writes after which nothing of `log` waits in memory."""
     return [
         _plan_write(log, segment, list(segment.pending))
         for segment in log.segments
@@ -137,7 +137,7 @@ def plan_writes(log: Log) -> list[SegmentWrite]:
 
 
 def take_over(handles: Handles, written: CopiedBytes) -> int:
-    """Note what was written; returns how many bytes of memory that freed."""
+    """Apply the result of a write; returns the bytes of memory that it freed."""
     log, segment = written.write.log, written.write.segment
     if written.file is not None:
         handles.keep(segment, written.file, written.index_file)
@@ -147,7 +147,7 @@ def take_over(handles: Handles, written: CopiedBytes) -> int:
 
 
 def _chunks(buffers: list[Buffer]) -> list[list[Buffer]]:
-    """Runs of small buffers joined, so that neither the write nor the CRC is made one by one."""
+    """Runs of small buffers joined, so that write and CRC are not done one by one."""
     chunks: list[list[Buffer]] = []
     small: list[Buffer] = []
     small_bytes = 0
@@ -169,7 +169,7 @@ def _chunks(buffers: list[Buffer]) -> list[list[Buffer]]:
 
 
 class Copier:
-    """Keeps account of what waits in memory, and copies it when it is told to."""
+    """Accounts for batches that wait in memory, and copies them on request."""
 
     def __init__(
         self,
@@ -181,7 +181,10 @@ class Copier:
         on_copied: Callable[[], None],
         on_error: Callable[[OSError], None],
     ) -> None:
-        """`on_copied` after each job that made room; `on_error` where one failed: what it had to copy still waits."""
+        """`on_copied` is called after each job that freed memory, `on_error` after a failed one.
+
+        After a failure the batches still wait.
+        """
         self._files = files
         self._worker = worker
         self._handles = handles
@@ -190,7 +193,7 @@ class Copier:
         self._waiting: dict[Log, None] = {}
         self._running = False
         self._after: list[Callable[[OSError | None], None]] = []
-        self.unsynced: dict[Segment, Log] = {}  # segments that were written to and not synced since
+        self.unsynced: dict[Segment, Log] = {}  # segments with writes since their last sync
         self._pending = metrics.counter("duramen_pending_bytes")
         self._copied = metrics.counter("duramen_copied_bytes_total")
         self.pending_bytes = 0
@@ -202,16 +205,16 @@ class Copier:
         self._pending.value = self.pending_bytes
 
     def taken_back(self, size: int) -> None:
-        """Batches of so many bytes that were added are not to be copied any more."""
+        """Batches of that many bytes need no copy any more."""
         self._freed(size)
 
     def finish(self, log: Log, segment: Segment) -> None:
-        """`segment` gets no more batches: the last entry of its index is to be written, also where all else is."""
+        """`segment` gets no more batches: write the last entry of its index, even if all batches are written."""
         if segment.copied:
             self.unsynced[segment] = log
 
     def forget(self, log: Log) -> None:
-        """`log` is deleted: what of it waits is not copied any more, and does not count."""
+        """`log` is deleted: its waiting batches are dropped."""
         self._waiting.pop(log, None)
         self._freed(sum(segment.size - segment.copied for segment in log.segments if not segment.in_memory))
 
@@ -221,13 +224,13 @@ class Copier:
 
     @property
     def running(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is in progress."""
         return self._running
 
     def copy(self, after: Callable[[OSError | None], None] | None = None) -> None:
-        """Copy all that waits now; then `after(None)`, or `after(error)`.
+        """Copy all waiting batches now; then `after(None)`, or `after(error)`.
 
-        While a job is under way it does nothing; with `after`, it raises ValueError: the caller waits first.
+        During a job it does nothing; with `after`, it raises ValueError: the caller waits first.
         """
         if self._running:
             if after is not None:
@@ -236,7 +239,7 @@ class Copier:
         writes = [write for log in self._waiting for write in plan_writes(log)]
         if not writes:
             if after is not None:
-                # Nobody is alone before `after` has been called: what it does belongs to this copy.
+                # No exclusive job runs before `after` has been called: its work belongs to this copy.
                 self._running = True
                 self._worker.soon(lambda: self._done([], [], after))
             return
@@ -277,7 +280,7 @@ class Copier:
         self._go_on(error)
 
     def _apply(self, written: CopiedBytes) -> None:
-        if not written.write.log.deleted:  # `forget` has counted its bytes already
+        if not written.write.log.deleted:  # `forget` has subtracted its bytes
             self._freed(self._take_over(written))
 
     def _take_over(self, written: CopiedBytes) -> int:
@@ -287,21 +290,21 @@ class Copier:
         return freed
 
     def write_through(self, log: Log, buffer: Buffer, base_offset: int, next_offset: int, max_timestamp: int) -> None:
-        """Put a batch straight into the file of the active segment (durability=os). Plain.
+        """Write a batch directly to the file of the active segment (durability=os). Plain.
 
-        Raises OSError where it could not be written; nothing has changed then.
+        Raises OSError if it could not be written; nothing has changed then.
         """
         segment = log.active
-        with suppress(LogDamaged):  # where the file is missing there is another from here on, as for a copy
+        with suppress(LogDamaged):  # a missing file is created again, as for a copy
             self._handles.open(segment)
         written = write_segment(self._files, _plan_write(log, segment, [buffer]))
         segment.append(buffer, base_offset, next_offset, max_timestamp)
         self._take_over(written)
 
     def alone(self, plan: Callable[[], Callable[[], T]], done: Callable[[T | BaseException], None]) -> None:
-        """Run the job that `plan` makes, in the `disk` lane, while nothing is copied; then `done`.
+        """Run the job that `plan` makes, in the `disk` lane, while nothing is copied; then call `done`.
 
-        `plan` is called once no copy is under way, and none begins before the job's result is there.
+        `plan` is called once no copy is in progress, and none starts before the job's result.
         """
         if self._running:
             self._after.append(lambda _: self.alone(plan, done))
@@ -322,7 +325,7 @@ class Copier:
             action(error)
 
     def when_idle(self, action: Callable[[OSError | None], None]) -> None:
-        """Call `action` once no job is under way."""
+        """Call `action` once no job is in progress."""
         if self._running:
             self._after.append(action)
         else:

@@ -15,7 +15,7 @@ DELETED_ENDING: Final = ".deleted"
 
 
 def set_aside(files: FileSystem, paths: list[str]) -> list[str]:
-    """Give the files that are there their other names, and return those. Blocking. Raises OSError."""
+    """Rename the existing files, and return their new names. Blocking. Raises OSError."""
     aside = []
     for path in paths:
         if files.exists(path):
@@ -25,7 +25,7 @@ def set_aside(files: FileSystem, paths: list[str]) -> list[str]:
 
 
 class Lingering:
-    """What is still to be removed, each at its time, or all of it when the node stops."""
+    """Pending removals, each at its time, or all of them when the node stops."""
 
     def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class Lingering:
         self._ended = False
 
     def after(self, delay_ms: int, remove: Callable[[], None]) -> None:
-        """Have `remove` called in so many milliseconds, at once where that is none."""
+        """Call `remove` after that many milliseconds, immediately if there is no delay."""
         if delay_ms <= 0 or self._ended:
             remove()
             return
@@ -46,7 +46,7 @@ class Lingering:
         self._waiting[deadline] = remove
 
     def end(self) -> None:
-        """Remove everything now: a clean start looks for nothing that no log has."""
+        """Remove everything now: a start after a clean stop does not look for orphaned files."""
         self._ended = True
         waiting, self._waiting = self._waiting, {}
         for deadline, remove in waiting.items():

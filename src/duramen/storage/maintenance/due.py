@@ -11,26 +11,26 @@ __all__ = ["DueLogs"]
 
 
 class DueLogs:
-    """Logs by when something of them may go: what a look costs does not grow with the logs that nobody writes to."""
+    """Logs by the time of their next deletion: idle logs cost nothing."""
 
     def __init__(self, logs: Iterable[Log]) -> None:
         self.changed: dict[Log, None] = dict.fromkeys(logs)
-        """What was appended to, or has another config, since it was looked at, or has to be looked at again."""
-        self._due: list[tuple[int, int, Log]] = []  # when, in ms since 1970; and the log's id
+        """Logs with appends or config changes since their last look, or with pending work."""
+        self._due: list[tuple[int, int, Log]] = []  # due time in ms since 1970, and the log's id
 
     def take(self, now_ms: int) -> list[Log]:
-        """The logs to look at now, in the order of their ids; `looked_at` is called for each."""
+        """The logs to look at now, in the order of their ids; the caller calls `looked_at` for each."""
         found, self.changed = self.changed, {}
         while self._due and self._due[0][0] <= now_ms:
             found[heapq.heappop(self._due)[2]] = None
         return sorted((log for log in found if not log.deleted), key=lambda log: log.id)
 
     def looked_at(self, log: Log) -> None:
-        """What could go of it has gone: it is due again once more may."""
+        """The log was looked at: it is due again once more may be deleted."""
         config, floors = log.config, floors_of(log)
         limits = config.retention_ms, config.retention_bytes, config.retention_records
         waits = any(floor.retention and not floor.multiple and floor.offset < log.end_offset for floor in floors)
-        if waits or (config.compact and max(limits) >= 0):  # what compaction does to segments is no append
+        if waits or (config.compact and max(limits) >= 0):  # changes of segments by compaction are not appends
             self.changed[log] = None
             return
         due_ms = _due_ms(log, floors)
@@ -39,7 +39,7 @@ class DueLogs:
 
 
 def _due_ms(log: Log, floors: Iterable[Floor]) -> int | None:
-    """When its oldest records have aged enough, or its active segment is to be closed; None: not unless it changes."""
+    """When its oldest records have aged enough, or its active segment closes; None: not unless it changes."""
     times = []
     for segment, end_offset in log.with_ends():
         if segment.size and segment.max_timestamp >= 0:

@@ -24,7 +24,7 @@ _BULK_MS: Final = 100
 
 
 class _Unsynced:
-    """What of a log its next sync covers: so many records and bytes, and by when."""
+    """The unsynced part of a log: records, bytes, and the deadline of its sync."""
 
     __slots__ = ("deadline", "records", "size")
 
@@ -35,7 +35,7 @@ class _Unsynced:
 
 
 class _Round:
-    """What one job syncs: `reached` says of logs to where, and which segment was the last then."""
+    """The work of one job: `reached` has for each log its copied end, and its active segment then."""
 
     def __init__(self) -> None:
         self.logs: list[Log] = []
@@ -43,7 +43,7 @@ class _Round:
         self.reached: list[tuple[Log, int, Segment]] = []
 
     def take(self, log: Log) -> None:
-        """All of `log` that is in files."""
+        """Add all copied bytes of `log`."""
         self.logs.append(log)
         self.syncs += (plan_sync(log, segment) for segment in _unsynced_segments(log))
         if log.durability == "os" and log.synced_offset < log.end_offset:
@@ -51,7 +51,7 @@ class _Round:
 
 
 class Flusher:
-    """Counts what was appended to each log since its last sync, and syncs it when that is due."""
+    """Counts appends to each log since its last sync, and syncs it when due."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Flusher:
         on_synced: Callable[[Log, int, Segment], None],
         on_failed: Callable[[Log], None],
     ) -> None:
-        """`on_segment_failure` is told of a log one of whose segments could not be synced.
+        """`on_segment_failure` gets a log one of whose segments could not be synced.
 
-        `copy_all` copies all that waits in memory. `on_synced` is told to which offset the segments of a log are
-        synced, and which was the last of them then; `on_failed`, that this never comes.
+        `copy_all` copies all batches that wait in memory. `on_synced` gets the synced end of a log, and its active
+        segment then; `on_failed` a log that never gets there.
         """
         self._files = files
         self._worker = worker
@@ -85,14 +85,14 @@ class Flusher:
         self._running = False
 
     def appended(self, log: Log, records: int) -> None:
-        """So many records were appended to `log`, whose config has one of the two bounds. Plain."""
+        """That many records were appended to `log`, whose config has one of the two limits. Plain."""
         unsynced = self._due_in(log, log.config.flush_ms)
         unsynced.records += records
         if unsynced.records >= log.config.flush_messages:
             self._now_due(log)
 
     def appended_in_bulk(self, log: Log, size: int) -> None:
-        """So many bytes were appended to `log` in memory, and are in bulk: nothing but its segments will have them."""
+        """That many bytes were appended to `log` in bulk: only its segments get them."""
         unsynced = self._due_in(log, _BULK_MS)
         unsynced.size += size
         if unsynced.size >= _BULK_BYTES:
@@ -112,7 +112,7 @@ class Flusher:
         self._sync_soon()
 
     def _sync_soon(self) -> None:
-        # A little later: logs that are due at the same time share a job, and copies that waited for one come first.
+        # Deferred: logs that are due at the same time share a job, and copies that waited for one come first.
         if self._due and not self._running:
             self._running = True
             self._worker.soon(self._sync)
@@ -125,7 +125,7 @@ class Flusher:
 
     def _sync_copied(self, failure: OSError | None) -> None:
         if failure is not None:
-            # What is in memory stays there, and is tried again.
+            # The batches stay in memory, and are tried again.
             self._running = False
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._sync_soon)
             return
@@ -137,7 +137,7 @@ class Flusher:
                 self._forget(log)
                 round_.take(log)
                 if _waits_in_memory(log):
-                    self._due_in(log, _BULK_MS)  # appended since it was copied
+                    self._due_in(log, _BULK_MS)  # appended since the copy
             return partial(_sync_job, self._files, round_.syncs)
 
         self._copier.alone(plan, partial(self._synced, round_))
@@ -150,7 +150,7 @@ class Flusher:
     def _synced(self, round_: _Round, result: list[tuple[SegmentSync, OSError]] | BaseException) -> None:
         self._running = False
         if isinstance(result, BaseException):
-            # Nothing is known to be synced, and nothing is lost: an index or a directory could not be written.
+            # No sync is certain, and nothing is lost: an index or a directory could not be written.
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, lambda: self._again(round_.logs))
         elif result:
             for sync, error in result:
@@ -158,10 +158,10 @@ class Flusher:
                 self._copier.unsynced[sync.segment] = sync.log
                 self._on_segment_failure(sync.log, error)
             failed = {sync.log for sync, _ in result}
-            self._again([log for log in round_.logs if log not in failed])  # their directories were left
+            self._again([log for log in round_.logs if log not in failed])  # their directories were not synced
         else:
             for sync in round_.syncs:
-                # A checkpoint that began before may have found a segment's sync failing: ours then proves nothing.
+                # An earlier checkpoint may have found a failed sync of the segment: a later success proves nothing.
                 if holds(sync.log, sync.segment) and not sync.segment.suspect:
                     synced(sync)
             for log, end_offset, active in round_.reached:
@@ -182,7 +182,7 @@ def _waits_in_memory(log: Log) -> bool:
 
 
 def _unsynced_segments(log: Log) -> Iterator[Segment]:
-    """The segments with bytes in their files that no sync has covered, newest first."""
+    """The segments with unsynced bytes in their files, newest first."""
     if log.deleted or log.failed or log.durability != "os":
         return
     for segment in reversed(log.segments):

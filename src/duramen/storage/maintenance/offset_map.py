@@ -17,27 +17,27 @@ _HALVES: Final = struct.Struct("=QQ").unpack
 
 
 class OffsetMap:
-    """Offsets by key: `put` in the order of offsets, then `newest`. Takes `capacity` keys."""
+    """Offsets by key: `put` in the order of offsets, then `newest`. It has room for `capacity` keys."""
 
     __slots__ = ("_high", "_low", "_offsets", "_slots", "capacity", "count", "latest")
 
     def __init__(self, size_bytes: int, load_factor: float) -> None:
-        """A table of at most `size_bytes`, of whose slots the part `load_factor` (0 to 1) is used."""
+        """A table of at most `size_bytes`, of whose slots the fraction `load_factor` (0 to 1) is used."""
         self._slots = _prime_up_to(max(_FEWEST_SLOTS, size_bytes // SLOT_BYTES))
         self.capacity = min(self._slots - 1, max(1, int(self._slots * load_factor)))
         self._high = _integers(self._slots)
         self._low = _integers(self._slots)
-        self._offsets = _integers(self._slots)  # one more than the offset; 0 where the slot is free
+        self._offsets = _integers(self._slots)  # the offset plus one; 0 if the slot is free
         self.count = 0
-        self.latest = -1  # the last offset that was put
+        self.latest = -1  # the last offset put
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another key."""
+        """Whether it has no room for another key."""
         return self.count >= self.capacity
 
     def put(self, key: bytes, offset: int) -> bool:
-        """`offset` is the newest of `key`; False, and nothing changes, where there is no room for another key."""
+        """Set `offset` as the newest of `key`; returns False without a change if there is no room for another key."""
         slot, high, low = self._find(key)
         if not self._offsets[slot]:
             if self.count >= self.capacity:
@@ -49,7 +49,7 @@ class OffsetMap:
         return True
 
     def newest(self, key: bytes) -> int:
-        """The newest offset of `key`; -1 where it was never put."""
+        """The newest offset of `key`; -1 without one."""
         return self._offsets[self._find(key)[0]] - 1
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
@@ -64,12 +64,12 @@ class OffsetMap:
 
 
 def _integers(count: int) -> memoryview:
-    # Memory that is zero when it is touched first: to write zeros into 64 MiB would stop everything for 70 ms.
+    # Memory that is zeroed on first access: writing zeros into 64 MiB would stop everything for 70 ms.
     return memoryview(mmap(-1, 8 * count)).cast("Q")
 
 
 def _prime_up_to(number: int) -> int:
-    """The largest prime that is not larger: any step below it visits every slot."""
+    """The largest prime up to `number`: with it any smaller step visits every slot."""
     while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
         number -= 1
     return number

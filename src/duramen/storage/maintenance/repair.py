@@ -24,18 +24,18 @@ from duramen.storage.segment.segment import Segment
 __all__ = ["LARGEST_PATCH_BYTES", "Patch", "Repairer", "can_patch"]
 
 LARGEST_PATCH_BYTES: Final = 64 << 20
-"""A larger range is not patched: its log is fetched again from there on."""
+"""A larger range is not patched: the log is fetched again from there on."""
 
 
 class Patch(NamedTuple):
-    """The bytes that belong where the damage is."""
+    """The right bytes for a damaged range."""
 
     damage: Damage
     data: Buffer
 
 
 def can_patch(damage: Damage) -> bool:
-    """Whether the damage is bytes in a file, and not too many."""
+    """Whether the damage is a range of a file, and small enough."""
     return damage.cause is not DamageCause.MISSING_FILE and 0 < damage.end - damage.start <= LARGEST_PATCH_BYTES
 
 
@@ -49,7 +49,7 @@ class Repairer:
         self._repaired = metrics.counter("duramen_repaired_ranges_total")
 
     def repair(self, log: Log, segment: Segment, patches: Sequence[Patch], done: Callable[[bool], None]) -> None:
-        """Patch all damage of a segment; `done` gets whether every block is as its index says, on disk."""
+        """Patch all damage of a segment; `done` gets whether every block matches its index, durably."""
 
         def plan() -> Callable[[], bool]:
             fits = (
@@ -72,7 +72,7 @@ class Repairer:
 
 
 class _Crcs(NamedTuple):
-    """What the blocks have to have: taken from an index in memory, else read from its file; `size` is what is there."""
+    """The expected CRCs of blocks: from an index in memory, or else from its file; `size` is its extent."""
 
     known: dict[int, int] | None
     blocks: list[int]
@@ -103,7 +103,7 @@ def _patch(files: FileSystem, path: str, patches: Sequence[Patch], crcs: _Crcs) 
         entries = closed_entries(crcs.size)
         index = read_index(files, path, crcs.base_offset, entries, entries - 1)
         if index is None:
-            return False  # nothing would prove that they are the right bytes
+            return False  # nothing would prove that the bytes are right
         known = {block: index.crc(block) for block in crcs.blocks}
     file = files.open(path + ".log")
     for damage, data in patches:

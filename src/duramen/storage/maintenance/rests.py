@@ -14,18 +14,18 @@ __all__ = ["Rests"]
 
 T = TypeVar("T")
 
-_GRAIN: Final = 16  # pieces of work between two looks at the clock: looking costs little then
+_GRAIN: Final = 16  # pieces of work between two looks at the clock, so that looking costs little
 _SLICE_S: Final = 0.00004
 
 
 class Rests:
-    """For one job at a time: counts pieces of work, each of some microseconds, and pauses where it is time to."""
+    """For one job at a time: counts pieces of work, each of some microseconds, and pauses when due."""
 
     __slots__ = ("_began_s", "_clock", "_left", "_pause_ratio", "_rested_s", "hurried")
 
     def __init__(self, clock: Clock, share: float) -> None:
-        """`share`: of one processor, above 0 and at most 1; with 1 the lock is offered and nothing is waited for."""
-        self.hurried = False  # the job is to end soon: no more pauses
+        """`share`: of one processor, above 0 and at most 1; with 1 it yields the lock without waiting."""
+        self.hurried = False  # the job should end soon: no more pauses
         self._clock = clock
         self._pause_ratio = 1 / share - 1
         self._left = _GRAIN
@@ -44,13 +44,13 @@ class Rests:
             self._look()
 
     def each(self, things: Iterable[T]) -> Iterator[T]:
-        """The same things; getting one is a piece of work. Blocking."""
+        """The same items; each is a piece of work. Blocking."""
         for thing in things:
             self.piece()
             yield thing
 
     def rested_ms(self) -> int:
-        """Whole milliseconds of pauses since this was asked last."""
+        """Whole milliseconds of pauses since the last call."""
         rested_ms = int(self._rested_s * 1000)
         self._rested_s -= rested_ms / 1000
         return rested_ms

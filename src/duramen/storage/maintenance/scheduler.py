@@ -30,7 +30,7 @@ _RETRY_MS: Final = 1000
 
 
 class StoreLimits(NamedTuple):
-    """Bounds of a store, in bytes and milliseconds."""
+    """Limits of a store, in bytes and milliseconds."""
 
     wal_file_bytes: int = 64 << 20
     wal_max_bytes: int = 1 << 30
@@ -41,7 +41,7 @@ class StoreLimits(NamedTuple):
 
 
 def trouble(what: str, error: BaseException) -> DuramenError:
-    """What a user is told of an error of the disk."""
+    """The error for users about an error of the disk."""
     if not isinstance(error, OSError):
         return StorageFailed(f"{what}: {error}")
     if is_full(error):
@@ -52,7 +52,7 @@ def trouble(what: str, error: BaseException) -> DuramenError:
 
 
 class Upkeep:
-    """The copier and the checkpointer, and the times at which they run."""
+    """The copier and the checkpointer, and their schedule."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Upkeep:
         on_room: Callable[[], None],
         wanted: Callable[[], bool],
     ) -> None:
-        """`on_room` is called when appends that wait may go on; `wanted` says whether there are any."""
-        self.trouble: DuramenError | None = None  # why what waits is refused instead of waiting on
-        self.unfinished: DuramenError | None = None  # why a cut that the WAL tells of is left to the next start
+        """`on_room` is called when waiting appends may continue; `wanted` tells whether there are any."""
+        self.trouble: DuramenError | None = None  # why waiting appends are refused
+        self.unfinished: DuramenError | None = None  # why a truncation recorded in the WAL is left to the next start
         self.copier = Copier(files, worker, handles, metrics, on_copied=self._copied, on_error=self._copy_failed)
         rewriter = Rewriter(files, handles, wal, self.copier, metrics)
         self.checkpointer = Checkpointer(
@@ -89,7 +89,7 @@ class Upkeep:
         self._copy_due = False
         self._copy_again = False
         self._retry_due = False
-        self._again: list[tuple[Callable[[], None], Callable[[], None]]] = []  # a step that failed, and how to give up
+        self._again: list[tuple[Callable[[], None], Callable[[], None]]] = []  # a failed step, and how to give up
         self._ended = False
         self._checkpoint_deadline: Deadline | None = None
         self._bulk_bytes = 0  # since the last checkpoint
@@ -97,13 +97,13 @@ class Upkeep:
 
     @property
     def full(self) -> DuramenError | None:
-        """Why segments cannot be written, where there may be room for that later."""
+        """The reason why segments cannot be written, if there may be room later."""
         return self.trouble if isinstance(self.trouble, StorageFull) else None
 
     # -- copies -------------------------------------------------------------------------------------
 
     def copy_later(self) -> None:
-        """Something waits in memory: copy it in time, or now if it is much."""
+        """A batch waits in memory: copy it after a delay, or now if much waits."""
         if self.copier.pending_bytes >= self._limits.copy_bytes:
             self.copier.copy()
         elif not self._copy_due:
@@ -111,14 +111,14 @@ class Upkeep:
             self._deadlines.at(self._clock.monotonic_ms() + self._limits.copy_interval_ms, self._copy_now)
 
     def copy_in_bulk(self) -> None:
-        """Copy what waits piece by piece, as it comes: much at once would keep the disk from whoever syncs little."""
+        """Copy waiting batches as they arrive: a large copy at once would delay other syncs."""
         if self.copier.running:
             self._copy_again = True
         else:
             self.copier.copy()
 
     def copy_all(self, done: Callable[[OSError | None], None]) -> None:
-        """Copy everything that waits in memory now, then `done`."""
+        """Copy everything that waits in memory now, then call `done`."""
         if self.copier.running:
             self.copier.when_idle(lambda _: self.copy_all(done))
         else:
@@ -137,7 +137,7 @@ class Upkeep:
             self.copy_later()
 
     def _copy_failed(self, error: OSError) -> None:
-        # What was to be copied still waits in memory and in the WAL: try again until there is space.
+        # The batches still wait in memory and in the WAL: try again until there is space.
         self.trouble = trouble("segments cannot be written", error)
         self.retry_later()
         self._on_room()
@@ -153,7 +153,7 @@ class Upkeep:
             self.checkpoint_later()
 
     def checkpoint_after(self, size: int) -> None:
-        """So many bytes were appended in bulk: a recovery is to read no more of them than of the WAL."""
+        """That many bytes were appended in bulk: recovery should read no more of them than of the WAL."""
         self._bulk_bytes += size
         if self._bulk_bytes >= self._limits.wal_max_bytes:
             self.checkpoint()
@@ -176,10 +176,10 @@ class Upkeep:
         self.checkpointer.request(self._checkpointed)
 
     def make_room(self) -> None:
-        """Have another checkpoint made while somebody waits for room.
+        """Make another checkpoint while appends wait for room.
 
-        A checkpoint lets the WAL go up to the one before it: whoever waits may need two, and while nothing is
-        appended nothing else asks for them.
+        A checkpoint releases the WAL up to the one before it: waiting appends may need two, and without appends nothing
+        else requests them.
         """
         if self._wanted() and self._wal.releasable:
             self.checkpoint()
@@ -194,16 +194,16 @@ class Upkeep:
         self._on_room()
 
     def retry_later(self) -> None:
-        """What failed for want of space, or failed once, is tried again after a while."""
+        """Retry failed work after a while."""
         if not self._retry_due:
             self._retry_due = True
             self._deadlines.at(self._clock.monotonic_ms() + _RETRY_MS, self._retry)
 
     def retry_step(self, what: str, error: BaseException, step: Callable[[], None], give_up: _Told) -> None:
-        """A step failed: take it again after a while where the error may pass, else `give_up` with what a user is told.
+        """A step failed: retry it after a while if the error may pass, else call `give_up` with the error for users.
 
-        Appends are refused meanwhile. A store that stops, or whose segments cannot be synced for another reason, gives
-        up at once.
+        Appends are refused meanwhile. A stopping store, or one whose segments cannot be synced for another reason,
+        gives up at once.
         """
         told = self.trouble if isinstance(self.trouble, StorageFailed) else trouble(what, error)
         if self._ended or not isinstance(told, StorageFull):
@@ -215,7 +215,7 @@ class Upkeep:
         self._on_room()
 
     def end(self) -> None:
-        """Take no failed step again: the store stops."""
+        """Retry no failed step: the store stops."""
         self._ended = True
         waiting, self._again = self._again, []
         for _, give_up in waiting:

@@ -27,18 +27,18 @@ from duramen.storage.segment.segment import Segment
 __all__ = ["Scrubbed", "Scrubber"]
 
 _STEP_BYTES: Final = 4 * BLOCK_BYTES
-_FIRST_MS: Final = 60_000  # after the start: there is enough to do then
+_FIRST_MS: Final = 60_000  # after the start, when there is enough other work
 
 
 class Scrubbed(Protocol):
-    """Something beside the logs that is checked at the end of each round."""
+    """Other data that is checked at the end of each round."""
 
     def step(self, done: Callable[[int], None]) -> None:
-        """Check some more of it; `done` gets how many bytes that were, 0 once there is no more."""
+        """Check the next part; `done` gets the number of bytes, 0 at the end."""
 
 
 class _Quiet:
-    """A file that leaves nothing in memory that was not there."""
+    """A file whose reads leave the page cache as it was."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -53,7 +53,7 @@ class _Quiet:
 
 
 class _Look:
-    """One segment that is looked at. `step` is a job; `read_bytes` is how much the last one read."""
+    """One segment being checked. `step` is a job; `read_bytes` is the size of its last read."""
 
     def __init__(self, files: FileSystem, log: Log, segment: Segment, expected: ExpectedSegment) -> None:
         self.log = log
@@ -67,7 +67,7 @@ class _Look:
         self._index = segment.index
 
     def step(self) -> bool:
-        """Look at some more; says whether anything is left. Blocking. Raises OSError where there is no such file."""
+        """Check the next part; returns whether any is left. Blocking. Raises OSError if the file does not exist."""
         if self.check is None:
             file = self._files.open(self.segment.path + ".log", read_only=True)
             index = self._index if self._index is not None else self._read_index()
@@ -79,14 +79,14 @@ class _Look:
         return more
 
     def _read_index(self) -> SegmentIndex | None:
-        # Not kept in the segment: the indexes of all segments together may be more than fits into memory.
+        # Not kept in the segment: the indexes of all segments together may exceed memory.
         entries = closed_entries(self.expected.size)
         index = read_index(self._files, self.segment.path, self.segment.base_offset, entries, entries - 1)
         return index if index is not None and index.last().position == self.expected.size else None
 
 
 class Scrubber:
-    """Goes through the logs of a store once it is started."""
+    """Checks the logs of a store in rounds, once started."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Scrubber:
         logs: Callable[[], Iterable[Log]],
         metrics: Metrics,
     ) -> None:
-        """`logs` gives all there are."""
+        """`logs` returns all logs."""
         self._files = files
         self._worker = worker
         self._clock = clock
@@ -111,21 +111,21 @@ class Scrubber:
         self._interval_ms = 0
         self._began_ms = 0
         self._deadline: Deadline | None = None
-        self._round: list[Log] = []  # logs of this round that are left, the next one last
-        self._after = -1  # the base offset of the segment of that log that was looked at last
+        self._round: list[Log] = []  # logs left in this round, the next one last
+        self._after = -1  # the base offset of the segment of that log that was checked last
         self._running = False
-        self._others: list[Scrubbed] = []  # of this round that are left
+        self._others: list[Scrubbed] = []  # left in this round
         self.others: Callable[[], Iterable[Scrubbed]] = tuple
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
-        """Read so much a second from now on, and begin a round at most once in `interval_ms`; 0 bytes: never."""
+        """Read at most that many bytes per second, and start a round at most once per `interval_ms`; 0 bytes: never."""
         self._bytes_per_second, self._interval_ms = bytes_per_second, interval_ms
         if bytes_per_second > 0:
             self._running = True
             self._later(min(_FIRST_MS, interval_ms), self._begin)
 
     def stop(self) -> None:
-        """Look at nothing more."""
+        """Stop checking."""
         self._running = False
         if self._deadline is not None:
             self._deadline.cancel()
@@ -141,7 +141,7 @@ class Scrubber:
         self._go_on()
 
     def _go_on_with_others(self) -> None:
-        """Those that are gone meanwhile say that there is nothing left of them."""
+        """Check the other data; deleted ones report that nothing is left."""
         if not self._running:
             return
         if not self._others:
@@ -188,7 +188,7 @@ class Scrubber:
         return None
 
     def _open_index(self, log: Log, segment: Segment) -> None:
-        """The index of a segment that was appended to since the start has to have what its file has too."""
+        """Load the index of a segment with appends since the start: it needs the entries of its file too."""
         path = segment.path + ".log"
 
         def opened(result: File | BaseException) -> None:
@@ -203,7 +203,7 @@ class Scrubber:
 
     def _read_index(self, log: Log, segment: Segment, file: File) -> None:
         if segment.index is None or not segment.index.first:
-            self._look(log, segment)  # a reader was first
+            self._look(log, segment)  # a reader was faster
             return
         blocked = open_index(segment, file)
 
@@ -222,7 +222,7 @@ class Scrubber:
         index, size, end_offset = segment.index, segment.size, segment.end_offset
         whole = segment.closed and segment.synced == size
         if not whole:
-            # What is appended to is looked at up to a batch that the index knows and that is synced.
+            # An active segment is checked up to a batch that is in the index and synced.
             entry = index.last_start(segment.synced) if index is not None else None
             size = entry.position if entry is not None else 0
             end_offset = segment.base_offset + entry.offset if entry is not None else 0
@@ -260,7 +260,7 @@ class Scrubber:
         segment.add_damage(damage for damage in check.damage if damage.cause is not DamageCause.UNREADABLE)
         for damage in check.damage:
             if damage.cause is DamageCause.UNREADABLE:
-                # The next read may get them: whoever asks is told then.
+                # The next read may get the bytes: its caller gets the error.
                 self._quarantine.report(segment.name_damage(damage))
         if look.rebuilt and not check.damage and look.expected.whole:
             path = segment.path

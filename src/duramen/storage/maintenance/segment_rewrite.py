@@ -36,9 +36,9 @@ _PIECE_BYTES: Final = 1024 * 1024
 class _Rewrite(NamedTuple):
     sync: SegmentSync
     header: IndexHeader
-    logged: bool  # whether the WAL has what is beyond the synced position
+    logged: bool  # whether the WAL has the bytes after the synced position
     end_offset: int
-    size: int  # with what is only in memory
+    size: int  # including bytes only in memory
     synced: int
     first: int
     crcs: list[int]  # of the blocks from `first` on
@@ -47,12 +47,12 @@ class _Rewrite(NamedTuple):
 
 class _Rewritten(NamedTuple):
     rewrite: _Rewrite
-    files: tuple[File, File] | None  # the new ones, where the segment has them now
+    files: tuple[File, File] | None  # the new files, once the segment uses them
     error: OSError | None
 
 
 def holds(log: Log, segment: Segment) -> bool:
-    """Whether `segment` is still one of the log's."""
+    """Whether the log still has `segment`."""
     return not log.deleted and segment in log.segments
 
 
@@ -74,10 +74,10 @@ def _plan(log: Log, segment: Segment) -> _Rewrite:
 
 
 class Rewriter:
-    """Writes suspect segments again, one after another, while nothing is copied; reads and appends go on."""
+    """Rewrites suspect segments one after another, while nothing is copied; reads and appends continue."""
 
     def __init__(self, files: FileSystem, handles: Handles, wal: Wal, copier: Copier, metrics: Metrics) -> None:
-        """What it writes with, and what it has to replace the files of."""
+        """`wal` and `copier` provide the bytes; `handles` gets the new files."""
         self._files = files
         self._handles = handles
         self._wal = wal
@@ -85,9 +85,9 @@ class Rewriter:
         self._rewritten = metrics.counter("duramen_segments_rewritten_total")
 
     def rewrite(self, since: int, done: Callable[[OSError | None], None]) -> None:
-        """Write every suspect segment again, then `done(None)`, or `done(error)` where one of them still is suspect.
+        """Rewrite every suspect segment, then `done(None)`, or `done(error)` if one of them is still suspect.
 
-        The WAL has everything beyond their synced positions from its position `since` on.
+        The WAL has everything after their synced positions from its position `since` on.
         """
 
         def plan() -> partial[list[_Rewritten]]:
@@ -142,7 +142,7 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]) 
     endings = (".log", ".index")
     made: list[File] = []
     named = False
-    unsettled = files.exists(path + ".index" + NEW_ENDING)  # it says that the other's name may not be on disk
+    unsettled = files.exists(path + ".index" + NEW_ENDING)  # it shows that the other name may not be durable
     try:
         if unsettled:
             files.sync_directory(directory)
@@ -167,7 +167,7 @@ def _rewrite(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]) 
                 files.sync_directory(directory)
             for ending in endings:
                 files.unlink(path + ending + NEW_ENDING)
-        # Once the name is the new file's, copies must go there too: the segment is written again from its start anyway.
+        # With the new name, copies must go to the new file too: the segment is rewritten from its start anyway.
         return _Rewritten(rewrite, (made[0], made[1]) if named else None, error)
     return _Rewritten(rewrite, (made[0], made[1]), None)
 
@@ -179,7 +179,7 @@ def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]
     lost = 0 if old is not None else _from_old(rewrite) + BLOCK_BYTES - 1 >> BLOCK_SHIFT
 
     def check(block: int, crc: int) -> None:
-        # A reader has named the damage of a synced block: it is kept as it is, and so is what says so.
+        # A reader has reported damage in this synced block: its bytes and the CRC are kept unchanged.
         damaged = block < lost or (block < rewrite.synced >> BLOCK_SHIFT and block in rewrite.examined)
         if known.get(block, crc) != crc and not damaged:
             raise OSError(errno.EIO, f"{path}.log cannot be rewritten: block {block} has changed")
@@ -196,7 +196,7 @@ def _write_log(files: FileSystem, rewrite: _Rewrite, batches: list[RewriteBatch]
 
 
 def _known_crcs(files: FileSystem, rewrite: _Rewrite) -> dict[int, int]:
-    """The CRC of each block; those from before the start are in the index file, and missing where that is bad."""
+    """The CRC of each block; those from before the start are in the index file, and absent if it is damaged."""
     first = rewrite.first
     known = dict(enumerate(rewrite.crcs, first))
     earlier = SegmentIndex.decode(_old_index(files, rewrite), first, first)
@@ -214,7 +214,7 @@ def _old_index(files: FileSystem, rewrite: _Rewrite) -> Buffer:
 
 
 def _write_index(files: FileSystem, rewrite: _Rewrite, new: File) -> None:
-    # An entry has a CRC of its own: one that is bad or missing here is made anew when it is read.
+    # An entry has its own CRC: a bad or missing one is rebuilt when it is read.
     earlier = memoryview(_old_index(files, rewrite))[INDEX_HEADER_BYTES:]
     write_all(new, [rewrite.header.encode(), earlier], 0)
     if rewrite.sync.index_bytes:
@@ -222,12 +222,12 @@ def _write_index(files: FileSystem, rewrite: _Rewrite, new: File) -> None:
 
 
 def _from_old(rewrite: _Rewrite) -> int:
-    """Where what comes from the old file ends."""
+    """The end of the bytes that come from the old file."""
     return rewrite.synced if rewrite.logged else rewrite.sync.size
 
 
 def _old_log(files: FileSystem, rewrite: _Rewrite) -> File | None:
-    """The old file; None where it is gone."""
+    """The old file; None if it does not exist."""
     try:
         return rewrite.sync.file or files.open(rewrite.sync.segment.path + ".log")
     except FileNotFoundError:
@@ -235,7 +235,7 @@ def _old_log(files: FileSystem, rewrite: _Rewrite) -> File | None:
 
 
 def _pieces(old: File | None, rewrite: _Rewrite, batches: list[RewriteBatch]) -> Iterator[Buffer]:
-    """The segment's bytes in order, up to what was copied. Raises OSError where some are missing."""
+    """The segment's bytes in order, up to the copied position. Raises OSError if some are missing."""
     sync, start, end = rewrite.sync, rewrite.synced, _from_old(rewrite)
     path = sync.segment.path + ".log"
     for position in range(0, end, _PIECE_BYTES):
@@ -253,7 +253,7 @@ def _pieces(old: File | None, rewrite: _Rewrite, batches: list[RewriteBatch]) ->
 
 
 def _joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Small pieces together, so that they are not written one by one."""
+    """Small pieces joined, so that they are not written one by one."""
     small: list[Buffer] = []
     size = 0
     for piece in pieces:

@@ -35,9 +35,10 @@ _LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
 
 
 class CompactionSegmentFacts(NamedTuple):
-    """What compaction looks at of a segment; `end_offset` is where the next one begins, times are ms since 1970.
+    """The facts about a segment for compaction.
 
-    `settled`: closed, and everything of it is synced in its file. `sound`: no damage in it is known.
+    `end_offset` is the base offset of the next one, times are ms since 1970. `settled`: closed, and synced completely.
+    `sound`: without known damage.
     """
 
     base_offset: int
@@ -59,7 +60,7 @@ class CompactionConfig(NamedTuple):
 
 
 class CompactionLimits(NamedTuple):
-    """Bounds of compaction: of the table of keys, of the bytes read and written in a second; 0 bytes a second: none."""
+    """Limits of compaction: of the table of keys, and of the bytes read and written per second (0: unlimited)."""
 
     enabled: bool = True
     buffer_bytes: int = 64 << 20
@@ -68,9 +69,9 @@ class CompactionLimits(NamedTuple):
 
 
 class Cleanable(NamedTuple):
-    """What of a log may be compacted: the dirty offsets `start` to `end` (exclusive), and how much it matters.
+    """The part of a log that may be compacted: the dirty offsets `start` to `end` (exclusive), and its urgency.
 
-    `ratio` is dirty bytes by all bytes before `end`; `overdue` says that a record waits longer than the rules allow.
+    `ratio` is dirty bytes by all bytes before `end`; `overdue`: a record has waited longer than the rules allow.
     """
 
     start: int
@@ -81,7 +82,7 @@ class Cleanable(NamedTuple):
 
     @property
     def urgency(self) -> tuple[bool, float, int]:
-        """The largest goes first: the overdue before the others, then the dirtiest."""
+        """The sort key, largest first: overdue logs before others, then the dirtiest."""
         return self.overdue, self.ratio, self.dirty_bytes
 
 
@@ -92,9 +93,9 @@ def cleanable(
     rules: CompactionConfig,
     now_ms: int,
 ) -> Cleanable | None:
-    """What of a log is dirty and may be compacted now; None where nothing is, or not enough of it.
+    """The dirty part of a log that may be compacted now; None if there is none, or not enough.
 
-    `segments` are in order and do not hold the active one.
+    `segments` are in order, without the active one.
     """
     bound = compaction_bound(floors)
     start = max(cleaned_offset, segments[0].base_offset) if segments else cleaned_offset
@@ -118,9 +119,9 @@ def cleanable(
 
 
 def groups(segments: Sequence[CompactionSegmentFacts], end: int, segment_bytes: int) -> list[list[int]]:
-    """Which segments that begin before `end` become one: indices, in order, together at most `segment_bytes`.
+    """Groups of segments before `end` that become one each: indices, in order, together at most `segment_bytes`.
 
-    One that is not sound stays what it is. Only what is compacted may be in a group with others.
+    A damaged segment stays as it is. Only compacted segments share a group.
     """
     found: list[list[int]] = []
     size = 0
@@ -154,12 +155,15 @@ class Aborted(NamedTuple):
 
 
 class FinishedTransactions:
-    """Which batches belong to aborted transactions, and which markers nothing is left of; batches go by in order."""
+    """Tells which batches belong to aborted transactions, and which markers have no records left.
+
+    Batches come in order.
+    """
 
     def __init__(self, aborted: Iterable[Aborted] = ()) -> None:
         self._ahead = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        self._aborting: dict[int, int] = {}  # by producer: the offset of the marker that aborts what it writes
-        self._seen: set[int] = set()  # producers of which a batch of the aborted transaction was seen
+        self._aborting: dict[int, int] = {}  # by producer: the offset of the marker that aborts its records
+        self._seen: set[int] = set()  # producers with a batch of their aborted transaction
         self._committing: set[int] = set()
 
     def discards(self, head: Header) -> bool:
@@ -174,7 +178,7 @@ class FinishedTransactions:
         return False
 
     def ends(self, head: Header, marker: int | None) -> bool:
-        """Whether nothing is left of the transaction that a control batch ends; `marker` is its type."""
+        """Whether no record is left of the transaction that a control batch ends; `marker` is its type."""
         self._begin(head)
         if marker == _ABORT:
             left = head.producer_id in self._seen
@@ -190,24 +194,24 @@ class FinishedTransactions:
     def _begin(self, head: Header) -> None:
         while self._ahead and self._ahead[-1].first_offset < head.next_offset:
             begun = self._ahead.pop()
-            # One that ended before is passed over: where batches are left out, its marker may not go by.
+            # A transaction that ended earlier is skipped: its marker may be among removed batches.
             if begun.last_offset >= head.base_offset:
                 self._aborting[begun.producer_id] = begun.last_offset
 
 
 class NewestRecords(Protocol):
-    """The newest offset of each key that was looked at; `latest` is the last offset looked at."""
+    """The newest offset of each surveyed key; `latest` is the last surveyed offset."""
 
     latest: int
 
     def newest(self, key: bytes) -> int:
-        """-1 where the key was not seen."""
+        """-1 if the key was not seen."""
 
 
 class KeepRule(Protocol):
-    """Which records stay, up to the offset `latest`; what lies behind it stays. Asked in the order of offsets.
+    """Decides which records stay, up to the offset `latest`; later ones stay. Offsets come in order.
 
-    With `stamps_tombstones`, those that stay are given a time after which they are `expired`.
+    With `stamps_tombstones`, remaining tombstones get a time after which they are `expired`.
     """
 
     latest: int
@@ -228,12 +232,12 @@ class ByKey:
 
     def stays(self, offset: int, key: bytes | None, *, tombstone: bool, expired: bool) -> bool:
         """Whether a record stays."""
-        # Without a key nobody can ask for it by key; appends without one are refused.
+        # A record without a key is never read by key; appends without one are refused.
         return key is not None and not (tombstone and expired) and offset >= self._newest(key)
 
 
 class Superseded(Protocol):
-    """What a view says of the records with offsets in `[base, end)`, as of the snapshot at `as_of`."""
+    """A view's decision about the offsets `[base, end)`, as of the snapshot at `as_of`."""
 
     @property
     def base(self) -> int: ...
@@ -249,22 +253,22 @@ class Superseded(Protocol):
 
 
 class LogView(Protocol):
-    """The view of a keyed log, which knows what newer records supersede."""
+    """The view of a keyed log, which knows the superseded records."""
 
     def decide(
         self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
     ) -> None:
-        """What of the offsets `[first, end)` may go; None where the view cannot say so now.
+        """Decide which records of the offsets `[first, end)` may go; None if the view cannot decide now.
 
         Everything before `first` was cleaned as of `cleaned_as_of`; with None tombstones stay.
         """
 
     def dropped(self, decided: Superseded, kept: bytearray) -> None:
-        """Compaction has dropped all records that were decided on but those whose bits `kept` has, from `base` on."""
+        """Compaction has dropped all decided records except those with bits in `kept`, from `base` on."""
 
 
 class BySupersession:
-    """What a view has decided. `kept` has the bits of what stays."""
+    """A view's decision as a rule. `kept` has the bits of remaining records."""
 
     stamps_tombstones = False
 
@@ -286,7 +290,7 @@ class BySupersession:
 
 
 class BatchVerdict(NamedTuple):
-    """What becomes of a batch: gone, or the records `kept` and a new delete horizon (ms; -1: as it was)."""
+    """The verdict on a batch: gone, or its `kept` records and a new delete horizon (ms; -1: unchanged)."""
 
     gone: bool
     kept: list[RecordSpan]
@@ -306,9 +310,9 @@ class Cleaner:
         last_batches: Mapping[int, int],
         keep_tombstones: bool = False,
     ) -> None:
-        """`last_batches`: the base offset of the last batch of each producer that is known. They stay, if empty.
+        """`last_batches`: the base offset of the last batch of each known producer. These batches stay, even if empty.
 
-        `keep_tombstones` where a segment before could not be compacted: what they delete may be left in it.
+        `keep_tombstones` if an earlier segment could not be compacted: it may have records that they delete.
         """
         self.rule = rule
         self._now_ms = now_ms
@@ -317,10 +321,10 @@ class Cleaner:
         self._last_batches = last_batches
         self._keep_tombstones = keep_tombstones
         self.unmarked: set[int] = set()
-        """Offsets of aborted transactions' markers of which nothing, or no more than the offset, stays."""
+        """Offsets of markers of aborted transactions of which nothing, or only the offset, stays."""
 
     def judge(self, head: Header, records: Sequence[RecordSpan], marker: int | None, *, last: bool) -> BatchVerdict:
-        """What becomes of a batch. `last` is the last of its segment: it stays, so that the end is known."""
+        """The verdict on a batch. The `last` batch of its segment stays, to keep the segment's end."""
         expired = 0 <= head.delete_horizon_ms <= self._now_ms and not self._keep_tombstones
         stays = last or self._last_batches.get(head.producer_id) == head.base_offset
         if head.attributes & CONTROL:

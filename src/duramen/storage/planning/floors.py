@@ -7,10 +7,10 @@ __all__ = ["Floor", "compaction_bound", "retention_bound", "retention_multiple"]
 
 
 class Floor(NamedTuple):
-    """Records from `offset` on are needed; `name` says by whom or what for.
+    """Records from `offset` on are needed; `name` is the reason.
 
-    It holds back `retention`, `compaction` or both. With a `multiple` retention goes past it where there is so many
-    times as much as the limits of the log allow; 0: never.
+    It limits `retention`, `compaction` or both. With a `multiple`, retention passes it once the log has that many times
+    its limits; 0: never.
     """
 
     name: str
@@ -21,12 +21,12 @@ class Floor(NamedTuple):
 
 
 def retention_bound(floors: Iterable[Floor]) -> int:
-    """The offset that retention never goes past. There is at least one floor that never gives way."""
+    """The offset that retention never passes. At least one floor has no multiple."""
     return min(floor.offset for floor in floors if floor.retention and not floor.multiple)
 
 
 def retention_multiple(floors: Iterable[Floor], end_offset: int) -> int:
-    """How many times the limits have to be exceeded for records before `end_offset` to go."""
+    """How many times the limits must be exceeded before records up to `end_offset` may be deleted."""
     return max(
         (floor.multiple for floor in floors if floor.retention and floor.multiple and end_offset > floor.offset),
         default=1,
@@ -34,5 +34,5 @@ def retention_multiple(floors: Iterable[Floor], end_offset: int) -> int:
 
 
 def compaction_bound(floors: Iterable[Floor]) -> int:
-    """The offset that compaction never goes past."""
+    """The offset that compaction never passes."""
     return min(floor.offset for floor in floors if floor.compaction)

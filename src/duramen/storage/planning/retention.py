@@ -9,9 +9,9 @@ __all__ = ["Late", "RetentionLimits", "RetentionSegmentFacts", "late", "new_star
 
 
 class RetentionSegmentFacts(NamedTuple):
-    """What retention looks at of a segment; `end_offset` is where the next one begins.
+    """The facts about a segment for retention; `end_offset` is the base offset of the next one.
 
-    `begun_ms` is when its first record was written, -1 where that is not known.
+    `begun_ms` is when its first record was written, -1 if unknown.
     """
 
     base_offset: int
@@ -22,7 +22,7 @@ class RetentionSegmentFacts(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Records that were older than `retention.ms` when they were written: how many, and the newest of their times."""
+    """Records that were older than `retention.ms` at their write: their number, and their newest timestamp."""
 
     records: int = 0
     newest_ms: int = -1
@@ -43,11 +43,11 @@ def new_start(
     start_offset: int,
     now_ms: int,
 ) -> int:
-    """The log start that retention asks for: at or after `start_offset`, at the end of a segment, not past `floors`.
+    """The log start according to retention: at or after `start_offset`, at a segment's end, not past `floors`.
 
-    A segment goes when its newest record is older than `ms`, or when what remains without it still has `bytes`
-    bytes or `records` records, as Kafka does it; oldest first, and none that reaches past a floor, unless that gives
-    way. The last one may go by age.
+    As in Kafka, a segment is deleted when its newest record is older than `ms`, or when the log without it still has
+    `bytes` bytes or `records` records; oldest first, and none beyond a floor, unless the floor's multiple is reached.
+    The last segment may be deleted by age.
     """
     total_bytes = sum(segment.size for segment in segments)
     end_offset = segments[-1].end_offset if segments else start_offset
@@ -70,7 +70,7 @@ def new_start(
 def late(
     segments: Sequence[RetentionSegmentFacts], limits: RetentionLimits, start_offset: int, new_start_offset: int
 ) -> Late:
-    """Of the records that retention lets go from `start_offset` on, those that were too old as they were written."""
+    """The records that retention deletes from `start_offset` on although they were already too old at their write."""
     found = Late()
     for segment in segments:
         if segment.end_offset > new_start_offset:

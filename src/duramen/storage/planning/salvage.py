@@ -14,7 +14,7 @@ __all__ = ["Run", "SalvageGaps", "SalvagedHistory"]
 class Run(NamedTuple):
     """Offsets `first` to before `next`, in `path` from `start` to `end`.
 
-    Batches there that do not lie wholly within these offsets do not belong to it.
+    Batches there that are not completely within these offsets do not belong to it.
     """
 
     first: int
@@ -26,10 +26,10 @@ class Run(NamedTuple):
 
 
 class SalvagedHistory:
-    """The runs of a log, in order: offsets never overlap, epochs never fall."""
+    """The runs of a log, in order: offsets never overlap, epochs never decrease."""
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
-        """`runs` are those of segments, in order."""
+        """`runs` are the segments' runs, in order."""
         self._runs: list[Run] = []
         for run in runs:
             self.append(run)
@@ -39,7 +39,7 @@ class SalvagedHistory:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last run; 0 where there is none."""
+        """The offset after the last run; 0 without runs."""
         return self._runs[-1].next if self._runs else 0
 
     def _overlapping(self, run: Run) -> tuple[int, int]:
@@ -47,9 +47,10 @@ class SalvagedHistory:
         return low, max(low, bisect_left(self._runs, run.next, key=lambda known: known.first))
 
     def append(self, run: Run) -> bool:
-        """Enter what was written after all that is here, as far as the same offsets are not here already.
+        """Add a run written after all present ones, unless its offsets are present already.
 
-        What it contradicts, because it was ordered in a newer epoch, goes; it goes itself where its epoch is older.
+        Present runs that contradict it are removed, because its epoch is newer; the run itself is refused if its epoch
+        is older.
         """
         low, high = self._overlapping(run)
         if low and self._runs[low - 1].epoch > run.epoch:
@@ -59,13 +60,13 @@ class SalvagedHistory:
         if low < high and self._runs[low].first < run.first:
             self._runs[low] = self._runs[low]._replace(next=run.first)
             low += 1
-        # Whatever an older leader ordered at or behind these offsets was cut before they were written.
+        # Records of older leaders at or after these offsets were truncated before the run was written.
         stale = bisect_left(self._runs, run.epoch, lo=low, key=lambda known: known.epoch)
         self._runs[low:stale] = [run]
         return True
 
     def fill(self, run: Run) -> bool:
-        """Enter what was written before what is here, if it lies in a hole, of which the epochs around say the same."""
+        """Add a run written before the present ones, if it lies in a hole whose neighbours' epochs agree."""
         low, high = self._overlapping(run)
         if low < high or (low < len(self._runs) and self._runs[low].epoch < run.epoch):
             return False
@@ -75,9 +76,9 @@ class SalvagedHistory:
         return True
 
     def cut(self, end_offset: int, boundary: Callable[[Run, int], int]) -> int:
-        """Everything from `end_offset` on goes; returns the end that this leaves.
+        """Truncate to `end_offset`; returns the resulting end.
 
-        `boundary(run, offset)` is the first offset of the batch of `run` that holds `offset`, which goes whole.
+        `boundary(run, offset)` is the first offset of the batch of `run` with `offset`, which is removed as a whole.
         """
         count = bisect_left(self._runs, end_offset, key=lambda known: known.first)
         del self._runs[count:]
@@ -92,9 +93,9 @@ class SalvagedHistory:
 
 
 class SalvageGaps:
-    """Which offsets are lost, told of those that are there in their order. `lost` are ranges by first and last offset.
+    """Finds lost offsets; it gets the present ones in order. `lost` are ranges by first and last offset.
 
-    A gap that ends at or below `cleaned_offset` is one of compaction's, unless a range of `suspect` touches it.
+    A gap that ends at or below `cleaned_offset` comes from compaction, unless a range of `suspect` touches it.
     """
 
     def __init__(self, start_offset: int, cleaned_offset: int = 0, suspect: Sequence[tuple[int, int]] = ()) -> None:
@@ -104,7 +105,7 @@ class SalvageGaps:
         self._suspect = suspect
 
     def reach(self, offset: int) -> None:
-        """Nothing is there up to `offset`."""
+        """No records exist up to `offset`."""
         first, last = self.next_offset, offset - 1
         if first <= last:
             if offset > self._cleaned or any(low <= last and first <= high for low, high in self._suspect):
@@ -112,6 +113,6 @@ class SalvageGaps:
             self.next_offset = offset
 
     def add(self, base_offset: int, next_offset: int) -> None:
-        """A batch is there."""
+        """A batch exists."""
         self.reach(base_offset)
         self.next_offset = next_offset

@@ -1,4 +1,4 @@
-"""The places of batches of the write-ahead log in a segment. Pure: batches in, positions out."""
+"""The positions of batches of the write-ahead log in a segment. Pure: batches in, positions out."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ __all__ = ["RewriteBatch", "follow", "placed"]
 
 
 class RewriteBatch(NamedTuple):
-    """A batch in the WAL: its offsets, and where `file` has its bytes."""
+    """A batch in the WAL: its offsets, and the position of its bytes in `file`."""
 
     base_offset: int
     next_offset: int
@@ -18,7 +18,7 @@ class RewriteBatch(NamedTuple):
 
 
 def follow(batches: list[RewriteBatch], batch: RewriteBatch) -> None:
-    """Put the next batch of the WAL behind those of its log; what it takes the place of had been cut off."""
+    """Add the next batch of the WAL to those of its log; it replaces truncated ones."""
     while batches and batches[-1].next_offset > batch.base_offset:
         batches.pop()
     batches.append(batch)
@@ -27,10 +27,10 @@ def follow(batches: list[RewriteBatch], batch: RewriteBatch) -> None:
 def placed(
     batches: list[RewriteBatch], end_offset: int, size: int, start: int
 ) -> list[tuple[int, RewriteBatch]] | None:
-    """Those batches that lie behind the position `start` of a segment of `size` bytes, with their positions.
+    """The batches after the position `start` of a segment of `size` bytes, with their positions.
 
-    `batches` are a log's, in the order of offsets, at least those from `start` on; `end_offset` is the offset at which
-    the segment ends. None where they do not fit.
+    `batches` are a log's, in the order of offsets, at least those from `start` on; `end_offset` is the end offset of
+    the segment. None if they do not fit.
     """
     found: list[tuple[int, RewriteBatch]] = []
     for batch in reversed(batches):

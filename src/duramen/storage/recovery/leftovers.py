@@ -1,4 +1,4 @@
-"""Files that belong to no log: found, and removed once nothing needs them. Blocking."""
+"""Files that belong to no log: finds them, and removes them once nothing needs them. Blocking."""
 
 from duramen.storage.log.empty_log import hold_place, is_held, placeholder
 from duramen.storage.log.log import Log, log_directory
@@ -12,10 +12,10 @@ __all__ = ["clear_unknown", "hold_places", "remove_let_go"]
 
 
 def clear_unknown(found: LogsFound) -> None:
-    """Let go of files that no log knows once all is read: of deleted logs, of segments that nothing names.
+    """Mark files without a log for removal after the replay: of deleted logs, of segments that nothing names.
 
-    A loss of power may have brought them back, behind a log's end or before its start. Where the WAL or the checkpoint
-    may have lost what it said of them, they are kept. Raises OSError.
+    A power loss may have restored them, after a log's end or before its start. If the WAL or the checkpoint may have
+    lost their names, they are kept. Raises OSError.
     """
     for log_id in log_ids(found.files):
         found.next_log_id = max(found.next_log_id, log_id + 1)
@@ -34,7 +34,7 @@ def clear_unknown(found: LogsFound) -> None:
             continue
         known = {path.rpartition("/")[2] for path in _used(log)}
         if any(name.endswith(NEW_ENDING) for name in names):
-            found.files.sync_directory(log.directory)  # a segment's new file may have its name in memory only
+            found.files.sync_directory(log.directory)  # the name of a segment's new file may not be durable
         for name in names:
             stem, _, ending = name.rpartition(".")
             unknown = ending in ("log", "index") and parse_segment_name(stem) is not None and stem not in known
@@ -43,21 +43,21 @@ def clear_unknown(found: LogsFound) -> None:
 
 
 def remove_let_go(found: LogsFound) -> None:
-    """Remove what was let go: only now nothing else needs it, whatever a loss of power does to the WAL's tail."""
+    """Remove the marked files: from now on nothing needs them, whatever a power loss does to the WAL's tail."""
     used = {path for log in found.logs.values() for path in _used(log)}
     for path in found.let_go_files:
-        if path.rpartition(".")[0] not in used:  # what was cut off may have been written again
+        if path.rpartition(".")[0] not in used:  # a truncated file may have been created again
             found.files.unlink(path)
     for directory in found.let_go_directories:
         found.files.remove_directory(directory)
 
 
 def hold_places(found: LogsFound) -> None:
-    """Have the files that say where logs without records end: those that said it before may be let go now."""
+    """Create the files that record the ends of logs without records: their predecessors may be removed now."""
     losing = {path.rpartition("/")[0] for path in found.let_go_files}
     for log in found.logs.values():
         last = placeholder(log)
-        # A loss of power may have left the names without what was written; a kill, what the next loss of power takes.
+        # A power loss may have left names without content; after a kill, the content may not be durable.
         if last is not None and (log.directory in losing or not is_held(found.files, last)):
             hold_place(found.files, log, last)
 

@@ -21,19 +21,19 @@ WRITE_BYTES: Final = 16 * 1024 * 1024
 
 
 class LogsFound:
-    """Logs by id, as far as they are brought back, and what every step of a recovery has to know."""
+    """The logs by id, as far as they are recovered, and the state shared by the steps of a recovery."""
 
     def __init__(self, files: FileSystem, handles: Handles, report: Callable[[str], None]) -> None:
-        """`report` is told each finding as it is made."""
+        """`report` receives each finding."""
         self.files = files
         self.handles = handles
         self.logs: dict[LogId, Log] = {}
         self.next_log_id = 1
-        self.believing = False  # whether segments are believed, because the checkpoint or the WAL is not whole
-        self.gaps_only = False  # where they are believed: only for what the WAL has lost, or from the start
-        self.lost_epoch = -1  # the newest epoch seen in what no log has any more
+        self.believing = False  # whether segments are trusted, because the checkpoint or the WAL is incomplete
+        self.gaps_only = False  # if trusted: only for records that the WAL has lost, or from the start
+        self.lost_epoch = -1  # the newest epoch in records that no log has any more
         self.rescue = Rescue(files, handles, self.find)
-        self.findings: list[str] = []  # what an operator must hear of
+        self.findings: list[str] = []  # messages for the operator
         self.unsynced: dict[Segment, Log] = {}
         self.let_go_files: list[str] = []
         self.let_go_directories: list[str] = []
@@ -42,19 +42,19 @@ class LogsFound:
         self._waiting_bytes = 0
 
     def find(self, message: str) -> None:
-        """Note what an operator must hear of."""
+        """Add a message for the operator."""
         self.findings.append(message)
         self._report(message)
 
     def appended(self, log: Log, size_bytes: int) -> None:
-        """A batch of that size waits in memory behind the end of the log's file."""
+        """A batch of that size waits in memory for the end of the log's file."""
         self._touched[log] = None
         self._waiting_bytes += size_bytes
         if self._waiting_bytes >= WRITE_BYTES:
             self.write()
 
     def write(self) -> None:
-        """Write what waits in memory to the segments' files. Raises OSError."""
+        """Write the waiting batches to the segments' files. Raises OSError."""
         for log in self._touched:
             for write in plan_writes(log):
                 take_over(self.handles, write_segment(self.files, write))
@@ -63,29 +63,29 @@ class LogsFound:
         self._waiting_bytes = 0
 
     def fill(self, log: Log, until: int | None = None) -> None:
-        """Of a log that the write-ahead log has lost batches of: those that its files have where it ends."""
+        """Restore batches that the write-ahead log has lost, from the log's files at its end."""
         self.write()
         self.rescue.fill(log, until)
         self.note_unsynced(log)
 
     def note_unsynced(self, log: Log) -> None:
-        """What was taken over from files was perhaps never synced."""
+        """Batches taken from files may never have been synced."""
         self.unsynced.update({segment: log for segment in log.segments if segment.copied > segment.synced})
 
     def forget(self, segments: Iterable[Segment]) -> None:
-        """These segments are not the log's any more: nothing of them is synced."""
+        """The log no longer has these segments: forget their syncs."""
         for segment in segments:
             self.handles.forget(segment)
             self.unsynced.pop(segment, None)
 
     def drop(self, log: Log, start_offset: int) -> None:
-        """Move the log's start to `start_offset` and let go of the files of segments wholly before it."""
+        """Move the log's start to `start_offset`, and mark the files of segments wholly before it for removal."""
         dropped = log.drop_before(start_offset)
         self.forget(dropped)
         self.let_go_files += (segment.path + ending for segment in dropped for ending in (".log", ".index"))
 
     def delete(self, log: Log) -> None:
-        """The log is deleted: its directory is let go."""
+        """The log is deleted: mark its directory for removal."""
         log.deleted = True
         self._touched.pop(log, None)
         self.forget(log.segments)
@@ -99,8 +99,8 @@ class LogsFound:
                 index = segment.index
                 if not (segment.closed and index is not None and index.written < index.entries):
                     continue
-                if self.files.exists(segment.path + ".log"):  # where it is gone that is damage, and was named
-                    self.unsynced[segment] = log  # closed by what was replayed: its index has an entry more
+                if self.files.exists(segment.path + ".log"):  # a missing file is damage, and was reported
+                    self.unsynced[segment] = log  # closed by the replay: its index has one more entry
         syncs = [plan_sync(log, segment) for segment, log in self.unsynced.items() if segment.size]
         for sync in syncs:
             write_index(self.files, sync)

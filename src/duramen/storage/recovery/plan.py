@@ -13,24 +13,24 @@ __all__ = ["FileScan", "RecoveryVerdict", "judge"]
 
 
 class FileScan(NamedTuple):
-    """What was found in the WAL file of one generation, from where a replay begins with it."""
+    """The scan of one generation's WAL file, from the start of its replay."""
 
     generation: int
     end: int  # place after the last sound frame
     bad: tuple[Bad, ...]  # between sound frames
     vouched: int  # the highest position that a frame of it vouches for
-    previous_end: int  # where the file before it ended, as its first frame says; -1 where that was not read
+    previous_end: int  # the end of the previous file, according to its first frame; -1 if that was not read
 
 
 class RecoveryVerdict(NamedTuple):
-    """`end` is the WAL position where history ends; `damage` are ranges of positions before it."""
+    """`end` is the WAL position of the end of history; `damage` are ranges of positions before it."""
 
     end: int
     damage: tuple[tuple[int, int], ...]
 
 
 def judge(scans: Sequence[FileScan], replay: int) -> RecoveryVerdict:
-    """Judge the files that a replay from the position `replay` needs, in the order of their generations."""
+    """Judge the files that a replay from the position `replay` needs, in the order of generations."""
     needed = [scan for scan in scans if scan.generation >= replay >> 32]
     if not needed:
         return RecoveryVerdict(replay, ())
@@ -39,7 +39,7 @@ def judge(scans: Sequence[FileScan], replay: int) -> RecoveryVerdict:
     for start, end in _bad_ranges(needed, replay):
         if end <= replay:
             continue
-        begin = max(start, replay)  # the checkpoint may stand beyond what was synced here: its segments were
+        begin = max(start, replay)  # the checkpoint may be after the synced end: its segments were synced
         if end > vouched:
             if begin < vouched:
                 damage.append((begin, vouched))
@@ -50,7 +50,10 @@ def judge(scans: Sequence[FileScan], replay: int) -> RecoveryVerdict:
 
 
 def _bad_ranges(scans: Sequence[FileScan], replay: int) -> list[tuple[int, int]]:
-    """Ranges of positions that hold no sound frame although a later file, or a vouching frame, says they should."""
+    """Ranges of positions without a sound frame although there was one.
+
+    A later file, or a vouching frame, proves that.
+    """
     ranges: list[tuple[int, int]] = []
     expected = replay  # everything before it is accounted for
     for scan in scans:

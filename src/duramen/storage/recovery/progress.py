@@ -6,7 +6,7 @@ __all__ = ["RecoveryProgress"]
 
 
 class RecoveryProgress:
-    """Plain numbers. A reader in another thread may see them a moment apart, which does no harm."""
+    """Plain numbers. A reader in another thread may see them at slightly different times, which does no harm."""
 
     __slots__ = ("doing", "logs", "logs_done", "replay_bytes", "replayed_bytes")
 
@@ -18,13 +18,13 @@ class RecoveryProgress:
         self.replayed_bytes = 0
 
     def begin(self, doing: str, logs: int = 0) -> None:
-        """The next thing is done, to so many logs one after another."""
+        """Start the next step, which covers that many logs."""
         self.doing = doing
         self.logs_done = 0
         self.logs = logs
 
     def words(self) -> str:
-        """One line for people; empty before it has begun."""
+        """One line for people; empty before the first step."""
         if not self.doing:
             return ""
         said = f"starting: {self.doing}"

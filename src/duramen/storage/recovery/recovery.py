@@ -1,8 +1,8 @@
 """Recovers a data directory: the newest checkpoint, then the WAL from there, frame by frame.
 
-The truth is a log's segments up to its checkpointed position, then the WAL; segment bytes beyond that position are cut
-and rewritten. Logs with durability=os are the exception: their segments are read to the end. All of this is blocking
-and happens before anything is served; everything that it keeps is synced when it returns.
+The truth is a log's segments up to its checkpointed position, then the WAL; segment bytes beyond that position are
+truncated and rewritten. Logs with durability=os are the exception: their segments are read to the end. All of this is
+blocking and happens before requests are served; everything that it keeps is synced when it returns.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ _TELLS_OF_A_LOG: Final = (FrameType.LOG_CREATED, FrameType.LOG_DELETED)
 
 
 class Recovered(NamedTuple):
-    """A node's storage as it was found. `wal_files` are free: (slot, file, capacity)."""
+    """A node's recovered storage. `wal_files` are free: (slot, file, capacity)."""
 
     node_epoch: int
     next_log_id: int
@@ -47,19 +47,19 @@ class Recovered(NamedTuple):
     wal_generation: int
     checkpoint_number: int
     replayed_bytes: int
-    findings: list[str]  # what an operator must hear of
-    checkpoint: NodeCheckpoint  # the newest, which stands at the beginning of the next file of the WAL
-    damaged: bool = False  # whether damage may have cost any log records that were synced
-    metadata_damaged: bool = False  # whether it may have cost the metadata log any
+    findings: list[str]  # messages for the operator
+    checkpoint: NodeCheckpoint  # the newest one, at the start of the next WAL file
+    damaged: bool = False  # whether damage may have cost synced records of any log
+    metadata_damaged: bool = False  # whether it may have cost records of the metadata log
 
 
 def wal_salt(directory_id: UUID) -> int:
-    """What the CRCs of this directory's WAL frames begin with."""
+    """The initial value of the CRCs of this directory's WAL frames."""
     return crc32c(directory_id.bytes)
 
 
 def _lacks_records(log: Log) -> bool:
-    """Whether records are known to be lost that the log has not let go of since."""
+    """Whether records are known to be lost and still after the log's start."""
     return any(last >= log.start_offset for _, last in log.damage) or any(one.damage for one in log.segments)
 
 
@@ -70,7 +70,7 @@ def recover(
     report: Callable[[str], None],
     progress: RecoveryProgress | None = None,
 ) -> Recovered:
-    """Recover the directory; `report` is told each finding as it is made. Raises OSError."""
+    """Recover the directory; `report` receives each finding. Raises OSError."""
     return _Recovery(files, directory_id, handles, report, progress or RecoveryProgress()).run()
 
 
@@ -101,7 +101,7 @@ class _Recovery:
         generation = checkpoint.wal_generation if checkpoint is not None else 0
         if checkpoint is None or not checkpoint.clean:
             generation = max(generation, self._recover_logs(checkpoint, slots))
-        # Kept until the cluster knows: what damage took from the end of a log leaves no gap behind.
+        # Kept until the cluster knows: damage at the end of a log leaves no gap.
         believing, logs = self._found.believing, self._found.logs.values()
         known = checkpoint is not None and checkpoint.damaged
         self._damaged = known or believing or any(map(_lacks_records, logs))
@@ -132,12 +132,12 @@ class _Recovery:
         )
 
     def _recover_logs(self, checkpoint: NodeCheckpoint | None, slots: list[tuple[int, File]]) -> int:
-        """Bring the logs to where the WAL ends; returns its newest generation, or 0."""
+        """Recover the logs up to the end of the WAL; returns its newest generation, or 0."""
         replay = checkpoint.replay if checkpoint is not None else 0
         self._progress.begin("reading the write-ahead log")
         wal = scan_wal(slots, replay, self._salt)
         if checkpoint is None and wal:
-            replay = position(wal[0].generation, 0)  # nothing says what lay before it
+            replay = position(wal[0].generation, 0)  # nothing shows the frames before it
         verdict = judge([file.scan for file in wal], replay)
         self._name_damage(wal, verdict, rescued=checkpoint is None)
         if checkpoint is None:
@@ -153,7 +153,7 @@ class _Recovery:
         replayed.run(wal, replay, verdict)
         if self._found.believing:
             for log in self._found.logs.values():
-                log.producers.forget_up_to(ANY_ID)  # what said so may be lost
+                log.producers.forget_up_to(ANY_ID)  # their record may be lost
                 if log.durability == "sync" and self._found.gaps_only:
                     self._found.fill(log)
         read_on(self._found, replayed.os_starts, self._progress)
@@ -167,9 +167,9 @@ class _Recovery:
         return max((file.generation for file in wal), default=0)
 
     def _believe(self, wal: list[FoundFile]) -> None:
-        """Take what the segments say for true where nothing else says it.
+        """Trust segments for records that nothing else has.
 
-        Beside a checkpoint the frames that are sound come first: a segment may have lost what they hold, or have more.
+        With a checkpoint, sound frames take precedence: a segment may have lost their records, or have more.
         """
         self._progress.begin("reading every segment", len(self._found.logs))
         told: set[int] = set()
@@ -197,7 +197,7 @@ class _Recovery:
                 log.saved = (log.version, bytes(raw))
                 self._found.logs[log.id] = log
             if at and checkpoint.clean:
-                # The WAL says what came after it: a clean stop followed by another start is not the end.
+                # The WAL has later frames: a clean stop followed by another start is not the end.
                 checkpoint = msgspec.structs.replace(checkpoint, clean=False)
             return checkpoint
         if numbers or log_ids(self._files) or wal_slots(self._files):
@@ -223,16 +223,16 @@ class _Recovery:
         return newest + 2, checkpoint
 
     def _entry(self, log: Log) -> bytes:
-        """The checkpoint's entry of a log: the one it had where nothing was found that changes it."""
+        """The checkpoint's entry of a log: the previous one if nothing has changed."""
         if log.saved is None or log.saved[0] != log.version or self._found.believing or log.durability != "sync":
             log.saved = (log.version, msgspec.msgpack.encode(log.state()))
         return log.saved[1]
 
     def _wal_expected(self, checkpoint: NodeCheckpoint) -> bool:
-        """Whether frames were written after the checkpoint where none are found.
+        """Whether frames must follow the checkpoint, so that their absence is a loss.
 
-        A store writes a checkpoint when its first file of the WAL is on disk: one that stands at the very beginning of
-        a file is a recovery's, and nothing was written after it.
+        A store writes a checkpoint when its first WAL file is durable: one at the very start of a file comes from a
+        recovery, and nothing was written after it.
         """
         started, place = checkpoint.replay >> 32, checkpoint.replay & 0xFFFFFFFF
         if not place:

@@ -28,7 +28,7 @@ __all__ = ["Replay"]
 class Replay:
     """Replays the write-ahead log once.
 
-    `replayed_bytes` are of the frames' payloads; `os_starts` the starts of logs with durability=os, by log.
+    `replayed_bytes` counts the payloads of frames; `os_starts` are the starts of logs with durability=os, by log.
     """
 
     def __init__(self, found: LogsFound, salt: int, progress: RecoveryProgress) -> None:
@@ -39,15 +39,15 @@ class Replay:
         self._progress = progress
         self._headless: set[LogId] = set()
         self._was_cut: set[Log] = set()
-        self._gaps: dict[Log, set[int]] = {}  # where records are missing that the WAL goes on behind
+        self._gaps: dict[Log, set[int]] = {}  # the gaps of missing records, by their first offsets
 
     def run(self, wal: list[FoundFile], replay: int, verdict: RecoveryVerdict) -> None:
-        """Apply the frames of these files from the WAL position `replay` to where the verdict says that it ends."""
+        """Apply the frames of these files from the WAL position `replay` to the end in the verdict."""
         starts = {file: min(max(replay - position(file.generation, 0), 0), file.scan.end) for file in wal}
         self._progress.begin("replaying the write-ahead log")
         self._progress.replay_bytes = sum(file.scan.end - start for file, start in starts.items())
         for found in wal:
-            found.file.sync()  # after the end of a process only: files are cut and removed because of what it says
+            found.file.sync()  # needed after a kill: files are truncated and removed because of these frames
         for file, start in starts.items():
             if position(file.generation, 0) >= verdict.end:
                 break
@@ -87,7 +87,7 @@ class Replay:
             log = Log(log_id, key, LogConfig(durability=durability), self._found.handles)
             log.written = True
             if durability == "memory":
-                log.producers.forget_up_to(ANY_ID)  # who wrote what is gone
+                log.producers.forget_up_to(ANY_ID)  # the last writer is unknown
         self._found.logs[log_id] = log
         self._found.note_unsynced(log)
 
@@ -96,7 +96,7 @@ class Replay:
             self._found.lost_epoch = max(self._found.lost_epoch, decode_takeover(frame.payload)[0])
         if frame.type is FrameType.APPEND:
             self._found.lost_epoch = max(self._found.lost_epoch, header(frame.payload).leader_epoch)
-            # Where nothing is damaged the log was deleted while the checkpoint was made that does not know it.
+            # Without damage, the log was deleted during the checkpoint, which does not have it.
             if self._found.believing and log_id not in self._headless:
                 self._headless.add(log_id)
                 self._found.find(
@@ -126,7 +126,7 @@ class Replay:
     def _cut(self, log: Log, end_offset: int) -> None:
         self._found.write()
         if log in self._was_cut:
-            # Its files stand at this cut or a later one: a gap that reaches up to it is what that one took.
+            # Its files have this truncation or a later one: a gap that reaches up to it comes from the later one.
             gaps = [first for first, last in log.damage if first in self._gaps.get(log, ()) and end_offset <= last + 1]
             end_offset = min([end_offset, *gaps])
         self._was_cut.add(log)
@@ -138,7 +138,7 @@ class Replay:
             apply_cut(log, cut)
             self._found.note_unsynced(log)
         elif log.durability == "os" and self._found.files.exists(log.directory):
-            # Of files that nothing but it knows, a cut that was broken off may have taken the names, and not for good.
+            # For files that nothing else names, an interrupted truncation may have removed the names without a sync.
             self._found.files.sync_directory(log.directory)
 
     def _append(self, log: Log, payload: memoryview) -> None:
@@ -167,17 +167,17 @@ class Replay:
         if change.durability != log.durability:
             self._found.write()
             for segment in log.segments:
-                segment.in_memory = False  # what a recovery knows of a log that was in memory had been copied for this
+                segment.in_memory = False  # its file was copied for this change
             nothing = not any(segment.size for segment in log.segments)
             if log.durability == "memory" and nothing and change.end_offset < log.end_offset:
                 self._begin_at(log, change.end_offset)
             log.set_durability(change.durability)
         if log.durability == "os":
-            # What lies before the new start may be in its files only: looked at when they are read on.
+            # Records before the new start may be only in its files: they are checked when those are read.
             self.os_starts[log] = change.start_offset
             return
         if change.start_offset > log.end_offset:
-            log.end_offset = log.synced_offset = change.start_offset  # what is lost in between had been let go
+            log.end_offset = log.synced_offset = change.start_offset  # records lost in between had been deleted
             log.producers.forget_up_to(ANY_ID)
         in_memory = log.active.in_memory and log.active.base_offset < log.end_offset
         if change.start_offset == log.end_offset and (log.active.size or in_memory):
@@ -186,12 +186,12 @@ class Replay:
         self._found.drop(log, change.start_offset)
 
     def _begin_at(self, log: Log, offset: int) -> None:
-        """A log that was in memory goes on at `offset`: the checkpoint knew only how far its offsets were reserved."""
+        """Restart a log from memory at `offset`: the checkpoint knew only its reserved offsets."""
         empty = Segment(f"{log.directory}/{segment_name(offset)}", offset)
         apply_cut(log, TruncatedLog([empty], offset, ProducerTable(), TransactionTable()))
 
     def name_gaps(self) -> None:
-        """Name the offsets that are lost in the end: once all is replayed, since logs may have been cut or deleted."""
+        """Report the offsets lost in the end: after the replay, because logs may have been truncated or deleted."""
         for log, starts in self._gaps.items():
             for first, last in () if log.deleted else log.damage:
                 if first in starts and last >= log.start_offset:

@@ -1,7 +1,7 @@
 """Recovers logs from segments alone, if no checkpoint is sound or the write-ahead log is damaged or missing.
 
-Blocking and slow. Nothing is removed or cut: unusable data stays under another name or beside a mark, and the node logs
-it.
+Blocking and slow. Nothing is removed or truncated: unusable data stays under another name or beside a mark, and the
+node logs it.
 """
 
 from collections.abc import Callable, Collection
@@ -32,12 +32,12 @@ def log_ids(files: FileSystem) -> list[LogId]:
 
 
 def is_unclaimed(files: FileSystem, log_id: LogId) -> bool:
-    """Whether the log's directory was kept although nothing says whose it is. Blocking."""
+    """Whether the log's directory was kept without a known owner. Blocking."""
     return files.exists(f"{log_directory(log_id)}/{_UNCLAIMED}")
 
 
 def adopt(log: Log, found: Header, whole: Buffer) -> None:
-    """Take over a batch that lies at the end of the active segment's file already."""
+    """Add a batch that is already at the end of the active segment's file."""
     segment = log.active
     start, tail_crc = segment.size, segment.tail().crc
     segment.append(whole, found.base_offset, found.next_offset, found.max_timestamp)
@@ -48,25 +48,25 @@ def adopt(log: Log, found: Header, whole: Buffer) -> None:
 
 
 class Rescue:
-    """Finds logs in their segments. `epoch` is the newest that any batch seen was ordered in, or -1."""
+    """Finds logs in their segments. `epoch` is the newest leader epoch of all batches seen, or -1."""
 
     def __init__(self, files: FileSystem, handles: Handles, find: Callable[[str], None]) -> None:
-        """`find` is told what could not be brought back."""
+        """`find` receives messages about data that could not be recovered."""
         self.epoch = -1
         self._files = files
         self._handles = handles
         self._find = find
 
     def logs(self, known: Collection[Log], told: Collection[int] = ()) -> list[Log]:
-        """Every log that is not `known` and whose segments name it, made anew from its batches; not those of `told`.
+        """Rebuild every log that is not `known` and that its segments name, from its batches; except those in `told`.
 
-        The leaders' ids of past epochs are not in them (-1): the metadata log tells them. Raises OSError.
+        Leader ids of past epochs are unknown (-1): the metadata log has them. Raises OSError.
         """
         known_ids = {log.id for log in known} | set(told)
         taken = {log.key for log in known}
         keys = {log_id: self._key(log_id) for log_id in log_ids(self._files) if log_id not in known_ids}
         found: list[Log] = []
-        # The metadata log's id is fixed, so it needs no index; an index that says otherwise goes before.
+        # The metadata log's id is fixed, so it needs no index; an index that names another owner takes precedence.
         for log_id in sorted(keys, key=lambda log_id: (keys[log_id] is None, log_id)):
             key = keys[log_id]
             if key is None and log_id == METADATA_LOG_ID:
@@ -78,7 +78,7 @@ class Rescue:
         return found
 
     def log(self, log_id: LogId, key: LogKey) -> Log | None:
-        """The log of that id from its segments; None where it has none. Raises OSError."""
+        """The log with that id from its segments; None without segments. Raises OSError."""
         bases = self._bases(log_id)
         if not bases:
             return None
@@ -95,7 +95,7 @@ class Rescue:
         return Segment(f"{log.directory}/{segment_name(base, generation)}", base, generation)
 
     def read_on(self, log: Log) -> None:
-        """Take over the batches in the log's files that lie behind what is known of it. Raises OSError."""
+        """Add the batches in the log's files after its known end. Raises OSError."""
         if log.active.in_memory:
             return
         unsound = self._read_segment(log)
@@ -116,7 +116,7 @@ class Rescue:
             self._begin_segment(log, unsound=True)
 
     def fill(self, log: Log, until: int | None) -> None:
-        """Take over the batches that follow one another in the log's files from its end on, none of them over `until`.
+        """Add consecutive batches in the log's files from its end on, none beyond `until`.
 
         Raises OSError.
         """
@@ -138,7 +138,7 @@ class Rescue:
             log.roll()
 
     def _begin_segment(self, log: Log, *, unsound: bool) -> None:
-        """Go on in a segment of its own: behind bytes that are not sound nothing can be appended."""
+        """Start a new segment: nothing can be appended after invalid bytes."""
         if log.active.size:
             log.roll()
             return
@@ -147,7 +147,7 @@ class Rescue:
         log.segments[-1] = Segment(f"{log.directory}/{segment_name(log.end_offset)}", log.end_offset)
 
     def _read_segment(self, log: Log) -> bool:
-        """Read the active segment's file on; says whether bytes that are no sound batch lie at its end."""
+        """Read the active segment's file from its known end; returns whether it ends with invalid bytes."""
         segment = log.active
         path = segment.path + ".log"
         if not self._files.exists(path):
@@ -170,7 +170,7 @@ class Rescue:
         self.epoch = max(self.epoch, found.leader_epoch)
 
     def name(self, log: Log, segment: Segment) -> None:
-        """See to it that the segment's index says whose it is. Raises OSError."""
+        """Make sure that the segment's index names its log. Raises OSError."""
         path = segment.path + ".index"
         index = self._files.open(path, create=True)
         head = IndexHeader(log.id, segment.base_offset, log.key.stream_id, log.key.partition)
@@ -192,7 +192,7 @@ class Rescue:
         return None
 
     def _bases(self, log_id: LogId) -> list[tuple[int, int]]:
-        """Base offset and generation of each segment; of several generations the newest, which is whole."""
+        """Base offset and generation of each segment; of several generations the newest, which is complete."""
         directory = log_directory(log_id)
         if not self._files.exists(directory):
             return []
@@ -202,7 +202,7 @@ class Rescue:
     # -- what makes no sense ------------------------------------------------------------------------
 
     def keep(self, log_id: LogId) -> None:
-        """Mark the directory of a log that nobody knows, so that no later start takes it for a deleted log's."""
+        """Mark the directory of a log without a known owner, so that no later start takes it for a deleted log's."""
         directory = log_directory(log_id)
         for base, generation in self._bases(log_id):
             file = self._files.open(f"{directory}/{segment_name(base, generation)}.log", read_only=True)

@@ -1,4 +1,7 @@
-"""Compares active segments' files with the checkpoint: cuts longer ones, reports shorter ones as damage. Blocking."""
+"""Compares active segments' files with the checkpoint: truncates longer ones, reports shorter ones as damage.
+
+Blocking.
+"""
 
 from duramen.storage.log.log import Log
 from duramen.storage.recovery.logs import WRITE_BYTES, LogsFound
@@ -11,14 +14,14 @@ __all__ = ["Trimming"]
 
 
 class Trimming:
-    """Trims segments before anything is replayed, and names those that were too short once everything is."""
+    """Truncates segments before the replay, and reports those that are too short after it."""
 
     def __init__(self, found: LogsFound) -> None:
         self._found = found
         self._short: list[tuple[Log, Segment, int, ExpectedSegment]] = []
 
     def trim(self) -> None:
-        """Cut what lies in segments beyond the checkpointed positions, unless it is all the evidence there is."""
+        """Truncate segments to their checkpointed positions, unless they are the only evidence."""
         for log in self._found.logs.values():
             if log.durability != "os":
                 self._trim_segment(log)
@@ -41,12 +44,12 @@ class Trimming:
             )
 
     def name_short(self) -> None:
-        """Name the segments that lack bytes which were synced, as damage."""
-        # Only now: the WAL may say that the log was cut or deleted, or the segment. Where a log was cut more than once,
-        # its files stand at the last cut already, and lack what comes between the earlier ones.
+        """Report segments that lack synced bytes as damage."""
+        # After the replay, because the WAL may truncate or delete the log or the segment. If a log was truncated more
+        # than once, its files have the last truncation already, and lack the records between the earlier ones.
         for log, segment, actual, expected in self._short:
             if segment in log.segments and not log.deleted:
-                segment.on_damage = self._found.handles.quarantine.named  # it is one of the findings
+                segment.on_damage = self._found.handles.quarantine.named  # it is already in the findings
                 segment.add_damage(self._look_into_short(segment, expected))
                 segment.on_damage = self._found.handles.quarantine.found
                 self._found.find(

@@ -19,7 +19,7 @@ __all__ = ["read_on"]
 
 
 def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: RecoveryProgress) -> None:
-    """Keep whole sound batches beyond what the checkpoint knows; `start_offsets` are what the WAL says of logs.
+    """Keep whole sound batches after the checkpointed positions; `start_offsets` are the logs' starts in the WAL.
 
     Raises OSError.
     """
@@ -31,9 +31,10 @@ def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: Recove
             while _read_on_segment(found, log, start_offset):
                 log.roll()
             if log.end_offset == start_offset and log.active.size:
-                log.roll()  # all of it was let go, and its file may be gone
+                log.roll()  # all of it was deleted, and its file may not exist
             found.drop(log, start_offset)
-            # What a loss of power left behind the new end never becomes a part of the log again: no epoch leads there.
+            # Bytes that a power loss left after the new end must never return to the log: their epoch is not used
+            # again.
             found.lost_epoch = max(found.lost_epoch, log.takeovers.latest_epoch)
             log.takeovers.cut(log.end_offset + 1)
             if found.files.exists(log.active.path + ".log"):  # else it is damage, found when it is read
@@ -42,7 +43,7 @@ def read_on(found: LogsFound, start_offsets: Mapping[Log, int], progress: Recove
 
 
 def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
-    """Read the active segment's file on; says whether another segment follows."""
+    """Read the active segment's file from its known end; returns whether another segment follows."""
     segment = log.active
     path = segment.path + ".log"
     if found.files.exists(path):
@@ -55,15 +56,15 @@ def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
             adopt(log, head, whole)
         _write_again(file, known, segment.size)
         if segment.size > known:
-            found.rescue.name(log, segment)  # a loss of power may have taken that
+            found.rescue.name(log, segment)  # a power loss may have removed that
         if segment.size < size:
             file.truncate(segment.size)
-            file.sync()  # also where nothing is left that would be synced later
+            file.sync()  # even if nothing is left to sync later
     following = f"{log.directory}/{log.end_offset:020d}.log"
     if segment.size > 0 and segment.base_offset < log.end_offset and found.files.exists(following):
-        return True  # also where it was let go: its batches say what producers have written
+        return True  # even if it was deleted: its batches show the state of producers
     if log.end_offset <= start_offset:
-        # Retention had let these files go already, and who wrote what was in them is not known.
+        # Retention had deleted these files already, and the producers of their records are unknown.
         before = log.end_offset
         log.end_offset = log.synced_offset = _next_base(found.files, log, start_offset)
         if before < log.end_offset:
@@ -73,13 +74,13 @@ def _read_on_segment(found: LogsFound, log: Log, start_offset: int) -> bool:
 
 
 def _next_base(files: FileSystem, log: Log, start_offset: int) -> int:
-    """Where the log's files go on behind its end, at most at `start_offset`, which nothing before is needed of."""
+    """The base offset of the log's next file, at most `start_offset`, before which nothing is needed."""
     names = files.names(log.directory) if files.exists(log.directory) else []
     found = [parse_segment_name(name.removesuffix(".log")) for name in names if name.endswith(".log")]
     return min([place[0] for place in found if place and log.end_offset < place[0] < start_offset] + [start_offset])
 
 
 def _write_again(file: File, start: int, end: int) -> None:
-    """A sync of these bytes may have failed, and the system call them clean since: the next writes them all."""
+    """Rewrite these bytes: a sync of them may have failed, and the system considers them clean since."""
     for at in range(start, end, WRITE_BYTES):
         write_all(file, [file.read(at, min(WRITE_BYTES, end - at))], at)

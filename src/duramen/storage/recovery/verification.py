@@ -1,7 +1,7 @@
-"""Verifies a data directory from end to end and reports its damage. Blocking; it only reads.
+"""Verifies a data directory completely and reports its damage. Blocking; it only reads.
 
 Damage means that recovery could not use the data: segments up to the checkpointed positions, then the write-ahead log.
-Segment bytes beyond them are not used, and a torn tail of the write-ahead log is no damage.
+Segment bytes beyond them are not used, and a torn tail of the write-ahead log is not damage.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ _STEP_BYTES: Final = 1024 * 1024
 
 
 class DamageFinding(NamedTuple):
-    """Something damaged: in which file, which bytes (`start` up to `end`) and offsets; -1 where there are none."""
+    """Damage: its file, bytes (`start` up to `end`) and offsets; -1 if there are none."""
 
     file: str
     cause: str
@@ -50,7 +50,7 @@ class DamageFinding(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What was looked at, and what is damaged."""
+    """The checked and the damaged data."""
 
     logs: int
     segments: int
@@ -59,7 +59,7 @@ class Verified(NamedTuple):
 
 
 class _Later(NamedTuple):
-    """What the write-ahead log says of logs after the checkpoint: gone, begun later, cut."""
+    """Changes of logs in the write-ahead log after the checkpoint: deleted, started later, truncated."""
 
     deleted: set[int]
     starts: dict[int, int]
@@ -67,7 +67,7 @@ class _Later(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A segment to look at. `tail` is what the checkpoint has of the last block; `known`: there is a checkpoint."""
+    """A segment to check. `tail` is the checkpoint's state of the last block; `known`: there is a checkpoint."""
 
     path: str
     log_id: int
@@ -84,9 +84,9 @@ def verify(
     advance: Callable[[int], None],
     only: str = "",
 ) -> Verified:
-    """Look through a directory, or of its segments at the file `only`.
+    """Verify a directory, or only the segment file `only`.
 
-    `expect` is told how many bytes there are to look at, `advance` how many more were. Raises OSError.
+    `expect` gets the number of bytes to check, `advance` the number of bytes checked since. Raises OSError.
     """
     return _Verification(files, directory_id, expect, advance, only).run()
 
@@ -94,7 +94,7 @@ def verify(
 def verify_segment(
     files: FileSystem, path: str, *, expect: Callable[[int], None], advance: Callable[[int], None]
 ) -> Verified:
-    """Look at the segment `path` (without its ending) of which nothing else is known. Raises OSError."""
+    """Verify the segment `path` (without its suffix) without other knowledge. Raises OSError."""
     verification = _Verification(files, None, expect, advance, "")
     base, generation = parse_segment_name(path.rpartition("/")[2]) or (0, 0)
     size = files.open(path + ".log", read_only=True).size()
@@ -140,7 +140,7 @@ class _Verification:
     # -- checkpoint and write-ahead log -------------------------------------------------------------
 
     def _checkpoint(self) -> tuple[NodeCheckpoint | None, bool]:
-        """The newest sound checkpoint, and whether it is the newest there is."""
+        """The newest sound checkpoint, and whether it is the newest one."""
         best: NodeCheckpoint | None = None
         newest = True
         for number in checkpoint_numbers(self._files):
@@ -211,7 +211,7 @@ class _Verification:
         last = len(state.segments) - 1
         for at, (segment, end) in enumerate(zip(state.segments, ends, strict=True)):
             if end <= start or end > later.ends.get(state.id, end):
-                continue  # let go or cut since then
+                continue  # deleted or truncated since
             path = f"{log_directory(state.id)}/{segment_name(segment.base_offset, segment.generation)}"
             expected = ExpectedSegment(
                 segment.size, segment.base_offset, end, state.cleaned_offset, state.damage, takeovers.epoch_at
@@ -234,7 +234,7 @@ class _Verification:
                     )
 
     def look(self, place: _Place) -> None:
-        """Look at one segment and its index."""
+        """Check one segment and its index."""
         expected = place.expected
         try:
             file = self._files.open(place.path + ".log", read_only=True)
@@ -271,7 +271,7 @@ class _Verification:
             if place.known:
                 words = "the index is damaged or missing: it is rebuilt from its segment, no record is lost"
                 self.findings.append(DamageFinding(place.path + ".index", "index", words))
-            return None  # of the last segment it has no end, and without a checkpoint nothing says which is the last
+            return None  # the last segment's has no end, and without a checkpoint the last one is unknown
         if tail is None:
             return index
         tail.prepend(index)

@@ -13,7 +13,7 @@ __all__ = ["FoundFile", "WalDamage", "scan_wal", "wal_damage", "wal_slots"]
 
 
 class FoundFile(NamedTuple):
-    """A file that has sound frames, all of one generation."""
+    """A file with sound frames, all of one generation."""
 
     slot: int
     file: File
@@ -22,7 +22,7 @@ class FoundFile(NamedTuple):
 
 
 class WalDamage(NamedTuple):
-    """Where a file holds no sound frame, from the place `first` to `last` (-1: to its end); no `path` if it is gone."""
+    """A file without sound frames from the place `first` to `last` (-1: to its end); no `path` if it is missing."""
 
     path: str | None
     generation: int
@@ -31,7 +31,7 @@ class WalDamage(NamedTuple):
 
 
 def wal_damage(wal: list[FoundFile], verdict: RecoveryVerdict, *, rescued: bool = False) -> Iterator[WalDamage]:
-    """What of the files is damaged; where there is no checkpoint (`rescued`) nothing says that a file is missing."""
+    """The damage of the files; without a checkpoint (`rescued`) a missing file cannot be known."""
     paths = {file.generation: wal_path(file.slot) for file in wal}
     for start, end in verdict.damage:
         generation = start >> 32
@@ -41,7 +41,7 @@ def wal_damage(wal: list[FoundFile], verdict: RecoveryVerdict, *, rescued: bool 
 
 
 def wal_slots(files: FileSystem) -> list[tuple[int, File]]:
-    """Every file there is, by its slot. Raises OSError."""
+    """Every WAL file, by its slot. Raises OSError."""
     slots = []
     for name in files.names(WAL_DIRECTORY):
         number = name.removesuffix(".wal")
@@ -64,7 +64,7 @@ def scan_wal(slots: list[tuple[int, File]], replay: int, salt: int) -> list[Foun
     oldest = replay >> 32 or min(known, default=1)
     newest = max(known, default=oldest)
     for slot, file in headless:
-        # A file whose first frame is damaged: one of the generations that are missing, if any frame is sound.
+        # A file whose first frame is damaged has one of the missing generations, if any frame is sound.
         for generation in range(oldest, newest + 2):
             if generation in known:
                 continue

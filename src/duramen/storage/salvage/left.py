@@ -1,4 +1,4 @@
-"""The salvaged logs of a data directory: the sound batches of each, and where they lie."""
+"""The salvaged logs of a data directory: the sound batches of each, and their places."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -16,24 +16,24 @@ __all__ = ["LeftLog", "Leftovers", "batches_of", "cut_left"]
 
 
 class LeftLog:
-    """What is left of one log. What is below `end_offset` and in no run is lost; `key` is None where that is lost."""
+    """The remains of one log. Offsets below `end_offset` that are in no run are lost; `key` is None if it is lost."""
 
     def __init__(self, log_id: LogId, key: LogKey | None, durability: str) -> None:
         self.id = log_id
         self.key = LogKey(METADATA_STREAM_ID, 0) if key is None and log_id == METADATA_LOG_ID else key
         self.durability = durability
-        self.start_offset = -1  # not known: that of the first batch there is
+        self.start_offset = -1  # unknown: that of the first batch
         self.end_offset = 0
-        self.cut_from = 0  # where it ended before somebody wanted it cut
+        self.cut_from = 0  # the end before a requested truncation
         self.history = SalvagedHistory()
         self.takeovers: dict[int, Takeover] = {}
-        self.known_damage: list[tuple[int, int]] = []  # what the node knew to be lost, by first and last offset
+        self.known_damage: list[tuple[int, int]] = []  # ranges that the node knew to be lost, by first and last offset
         self.bases: list[int] = []  # the base offsets of its segments
         self.cleaned_offset = 0  # below it, compaction has left gaps
         self.dirty_offset = 0
         self.superseded_offset = 0
-        self.suspect: list[tuple[int, int]] = []  # ranges in which damage lies: a gap there is none of compaction's
-        self.read_whole = False  # whether all that its segments hold counts
+        self.suspect: list[tuple[int, int]] = []  # ranges with damage: gaps in them do not come from compaction
+        self.read_whole = False  # whether all batches in its segments count
 
     @property
     def size_bytes(self) -> int:
@@ -42,9 +42,9 @@ class LeftLog:
 
 
 class Leftovers:
-    """All logs, by id. `whole` says that no batch or log can be missing without a trace.
+    """All logs, by id. `whole`: no batch or log can be missing without a trace.
 
-    It is false where the checkpoint or the write-ahead log is not whole. An operator should hear of `findings`.
+    It is false if the checkpoint or the write-ahead log is incomplete. `findings` are for the operator.
     """
 
     def __init__(self, directory_id: UUID | None) -> None:
@@ -55,7 +55,7 @@ class Leftovers:
         self.whole = True
         self.wal_files = 0
         self.wal_bytes = 0
-        self.wal_used_bytes = 0  # what a start would have to read of it
+        self.wal_used_bytes = 0  # bytes that a start would have to read
         self.findings: list[str] = []
 
     @property
@@ -65,7 +65,7 @@ class Leftovers:
 
 
 def batches_of(files: FileSystem, log: LeftLog) -> Iterator[tuple[Header, memoryview]]:
-    """The batches that are left of a log, in order, those before its start left out; bytes are good until the next."""
+    """The remaining batches of a log, in order, from its start on; the bytes are valid until the next batch."""
     for run in log.history:
         for found, whole in _batches_of_run(files, run):
             if found.next_offset > log.start_offset:
@@ -81,7 +81,7 @@ def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memor
             return
         found = header(data)
         whole = window.view(at, found.size)
-        # It was sound a moment ago; a failing disk may say something else now.
+        # It was sound a moment ago; a failing disk may return other bytes now.
         if found.size < HEADER_BYTES or len(whole) < found.size or crc32c(whole[CRC_START:]) != found.crc:
             return
         if found.base_offset >= run.first and found.next_offset <= run.next:
@@ -90,7 +90,7 @@ def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memor
 
 
 def cut_left(files: FileSystem, log: LeftLog, end_offset: int) -> None:
-    """Cut what is left of a log so that it ends at `end_offset`; a batch that reaches beyond goes whole."""
+    """Truncate the remains of a log to `end_offset`; a batch that reaches beyond is removed as a whole."""
 
     def boundary(run: Run, offset: int) -> int:
         end = run.first

@@ -1,4 +1,4 @@
-"""Reads a damaged data directory: the sound batches of each log, wherever they lie. Changes nothing.
+"""Reads a damaged data directory: the sound batches of each log, wherever they are. Changes nothing.
 
 As in recovery, segments up to their checkpointed positions come first, then the write-ahead log. If either is
 incomplete, everything in the segments counts. In addition, sound frames after a torn tail are used, and frames that no
@@ -42,9 +42,9 @@ def read_leftovers(
     find: Callable[[str], None] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Leftovers:
-    """Read the directory, whose id may be lost. `find` is told what is not as it should be, `advance` of bytes read.
+    """Read the directory, whose id may be lost. `find` receives problems, `advance` the number of bytes read.
 
-    Raises OSError only where a directory cannot be listed.
+    Raises OSError only if a directory cannot be listed.
     """
     return _Reading(files, directory_id, find or _ignore, advance or _ignore).run()
 
@@ -54,14 +54,14 @@ def _ignore(_: object) -> None:
 
 
 class _Ordered:
-    """Who ordered the offsets of a log, as the checkpoint says: right up to `end_offset`."""
+    """The leaders of a log's offsets according to the checkpoint, valid up to `end_offset`."""
 
     def __init__(self, takeovers: LeaderEpochCache, end_offset: int) -> None:
         self.end_offset = end_offset
         self._takeovers = takeovers
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that ordered `offset`, -1 where that is not known."""
+        """The leader epoch of `offset`, -1 if unknown."""
         return self._takeovers.epoch_at(offset) if offset < self.end_offset else -1
 
 
@@ -79,7 +79,7 @@ class _Reading:
         self._left = Leftovers(directory_id)
         self._believing = False
         self._newest_epoch = _LARGEST
-        self._sizes: dict[tuple[LogId, int, int], int] = {}  # of segments, as the checkpoint says
+        self._sizes: dict[tuple[LogId, int, int], int] = {}  # of segments, in the checkpoint
         self._ordered: dict[LogId, _Ordered] = {}
 
     def _find(self, message: str) -> None:
@@ -185,7 +185,7 @@ class _Reading:
                 self._add(log_id, self._key(log_id), "sync")
 
     def _note_cuts(self, wal: list[FoundFile], replay: int, salt: int) -> None:
-        """Segments may have what came after a cut already, of which the checkpoint's takeovers say nothing."""
+        """Note truncations: segments may have later records already, which the checkpoint's takeovers do not cover."""
         for file in wal:
             for item in scan(file.file, file.generation, salt):
                 if isinstance(item, Bad) or position(item.generation, item.place) < replay:
@@ -214,13 +214,13 @@ class _Reading:
         return bytes(file.read(0, file.size()))
 
     def _places(self, log_id: LogId) -> list[tuple[int, int]]:
-        """Base offset and generation of every segment's file, the newest generation of a base first."""
+        """Base offset and generation of every segment file, the newest generation of a base first."""
         names = self._files.names(log_directory(log_id)) if self._files.exists(log_directory(log_id)) else []
         places = [parse_segment_name(name.removesuffix(".log")) for name in names if name.endswith(".log")]
         return sorted((place for place in places if place is not None), key=lambda place: (place[0], -place[1]))
 
     def _read_segments(self, log: LeftLog) -> None:
-        """Enter what the segments hold: up to the checkpointed positions where those are all that counts."""
+        """Add the segments' batches, up to the checkpointed positions unless everything counts."""
         log.read_whole = self._believing or log.durability == "os" or is_unclaimed(self._files, log.id)
         places = self._places(log.id)
         if not log.read_whole:
@@ -228,7 +228,7 @@ class _Reading:
         log.bases = [base for base, _ in places]
         for at, (base, generation) in enumerate(places):
             if base < log.history.end_offset:
-                continue  # files that compaction has written again: a gap there is none
+                continue  # files that compaction has replaced: not a gap
             following = places[at + 1][0] if at + 1 < len(places) else _LARGEST
             if log.read_whole and generation:
                 end_offset = _LARGEST
@@ -240,7 +240,7 @@ class _Reading:
                 log.cleaned_offset = max(log.cleaned_offset, log.history.end_offset)
 
     def _missing(self, log: LeftLog, gaps: SalvageGaps) -> Iterator[tuple[str, int, int]]:
-        """Segments whose files are gone, and the offsets that they held, where something of them is not there."""
+        """Segments whose files are missing, with their offsets, as far as these are lost."""
         known = sorted(place[1:] for place in self._sizes if place[0] == log.id)
         there = set(self._places(log.id))
         for at, (base, generation) in enumerate(known):
@@ -294,7 +294,7 @@ class _Reading:
             gaps.add(run.first, run.next)
         gaps.reach(log.end_offset)
         for path, low, high in self._missing(log, gaps):
-            log.suspect.append((low, high))  # no gap there is one of compaction's
+            log.suspect.append((low, high))  # gaps there do not come from compaction
             self._find(f"{path} is missing")
         epochs = [run.epoch for run in log.history]
         self._left.node_epoch = max(self._left.node_epoch, *epochs, *log.takeovers, 0)
@@ -308,7 +308,7 @@ class _Reading:
             oldest -= 1
         for file in wal:
             if file.generation < oldest:
-                continue  # what was cut may have been noted in the file that is missing in between
+                continue  # the truncation may be in the missing file in between
             path = wal_path(file.slot)
             for item in scan(file.file, file.generation, salt):
                 if isinstance(item, Bad):
@@ -323,7 +323,7 @@ class _Reading:
                 log.history.fill(run)
 
     def _keep_old(self, frame: Frame, path: str, old: list[tuple[LeftLog, Run]]) -> None:
-        """Remember what an earlier frame says, as far as it is not undone by a later one."""
+        """Remember an earlier frame, unless a later one undoes it."""
         log = self._left.logs.get(LogId(frame.log_id))
         if log is None:
             return
@@ -363,7 +363,7 @@ class _Reading:
         match frame.type:
             case FrameType.APPEND:
                 run = _run_of(frame, path)
-                if run.first >= log.cleaned_offset:  # what compaction has removed stays removed
+                if run.first >= log.cleaned_offset:  # records removed by compaction stay removed
                     log.history.append(run)
                 log.end_offset = max(log.end_offset, run.next)
             case FrameType.TAKEOVER:

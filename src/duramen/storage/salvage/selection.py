@@ -1,10 +1,10 @@
 """The sound batches of a segment's file and the bytes between them, without other evidence for either. Blocking.
 
 A batch's CRC covers neither its base offset nor its epoch. These are accepted if the block matches the CRC in the
-segment's index; otherwise only if they fit the neighbours: consecutive offsets, epochs that never fall, and a next
-batch that agrees. If the leader-epoch cache says who ordered an offset, no other epoch is accepted. After damage,
-batches continue where the damaged header says that the next one begins, otherwise where sound batches lead to a start
-that the index knows.
+segment's index; otherwise only if they fit the neighbours: consecutive offsets, epochs that never decrease, and a next
+batch that agrees. If the leader-epoch cache has the epoch of an offset, no other epoch is accepted. After damage,
+batches continue at the next batch according to the damaged header, otherwise at sound batches that lead to a start in
+the index.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ __all__ = ["DamagedBytes", "ExpectedBatches", "FileWindow", "FoundBatch", "sift"
 
 _WINDOW_BYTES: Final = 1024 * 1024
 _MAGIC_AT: Final = 16
-_CHAIN: Final = 3  # so many sound batches with dense offsets are no accident
+_CHAIN: Final = 3  # that many sound batches with dense offsets are no accident
 _LARGEST: Final = (1 << 63) - 1
 
 
@@ -39,7 +39,7 @@ class DamagedBytes(NamedTuple):
 
 
 class FileWindow:
-    """A file's bytes, about 1 MiB in memory at a time. Raises OSError."""
+    """The bytes of a file, about 1 MiB in memory at a time. Raises OSError."""
 
     def __init__(self, file: File, size: int) -> None:
         self.size = size
@@ -59,10 +59,11 @@ class FileWindow:
 
 
 class ExpectedBatches(NamedTuple):
-    """What a segment's offsets and epochs may be: from `base_offset` to below `limit_offset`, epochs to `newest_epoch`.
+    """The limits of a segment's offsets and epochs.
 
-    Gaps between batches are as good as none where they are among `gaps` (first and last offset) or end at or below
-    `cleaned_offset`. `epoch_at` gives the leader epoch of an offset, -1 where it is not known.
+    Offsets are from `base_offset` to below `limit_offset`, epochs up to `newest_epoch`. Gaps between batches are
+    accepted if they are among `gaps` (first and last offset) or end at or below `cleaned_offset`. `epoch_at` returns
+    the leader epoch of an offset, -1 if unknown.
     """
 
     base_offset: int
@@ -79,7 +80,7 @@ _NO_ENTRIES: Final = SoundEntries({}, [])
 def sift(
     file: File, size: int, expected: ExpectedBatches, entries: SoundEntries = _NO_ENTRIES
 ) -> Iterator[FoundBatch | DamagedBytes]:
-    """What the first `size` bytes of a segment's file hold, in order; `entries` are those of its index."""
+    """The content of the first `size` bytes of a segment's file, in order; `entries` are those of its index."""
     return _Sieve(FileWindow(file, size), expected, entries).run()
 
 
@@ -115,7 +116,7 @@ class _Sieve:
             yield DamagedBytes(damaged, self._window.size)
 
     def _header(self, position: int) -> Header | None:
-        """What would be the header at `position`, if a batch of its size fits there."""
+        """The header at `position`, if a batch of its size fits there."""
         data = self._window.view(position, HEADER_BYTES)
         found = header(data) if len(data) == HEADER_BYTES else None
         if found is None or found.magic != 2 or not HEADER_BYTES <= found.size <= self._window.size - position:
@@ -123,7 +124,7 @@ class _Sieve:
         return found
 
     def _whole(self, position: int) -> Header | None:
-        """The header of the batch at `position`, if it matches its CRC."""
+        """The header of the batch at `position`, if the batch matches its CRC."""
         found = self._header(position)
         if found is None or crc32c(self._window.view(position, found.size)[CRC_START:]) != found.crc:
             return None
@@ -163,7 +164,7 @@ class _Sieve:
         return found if follows or sparse or following.base_offset in ends else None
 
     def _is_proven(self, position: int) -> bool:
-        """Whether the header there, which its own CRC does not cover whole, lies in blocks that match theirs."""
+        """Whether the header there, part of which no batch CRC covers, lies in blocks that match their CRCs."""
         first, last = position >> BLOCK_SHIFT, position + CRC_START - 1 >> BLOCK_SHIFT
         for block in range(first, last + 1):
             if block not in self._proven:
@@ -176,20 +177,20 @@ class _Sieve:
     # -- behind damage ------------------------------------------------------------------------------
 
     def _resume(self, position: int) -> int:
-        """Where to look next, behind the bytes at `position`, which are no sound batch."""
+        """The position to continue at, after invalid bytes at `position`."""
         found = self._header(position)
         if found is not None:
             following = position + found.size
             if following == self._window.size or self._sound(following, self._expected, self._epoch) is not None:
                 return following
             if self._whole(position) is not None:
-                return following  # one of another history: what looks like a batch in it is none
+                return following  # batch of another history: bytes in it that look like batches are none
         at = bisect_right(self._starts, position)
         home = self._starts[at] if at < len(self._starts) else self._window.size
         return next((start for start in self._candidates(position + 1, home) if self._leads(start, home)), home)
 
     def _candidates(self, position: int, end: int) -> Iterator[int]:
-        """Positions before `end` at which a batch might start: the magic byte is where it would be."""
+        """Positions before `end` at which a batch may start, judged by the magic byte."""
         while position < end:
             data = bytes(self._window.view(position, min(_WINDOW_BYTES, end - position) + _MAGIC_AT))
             at = data.find(2, _MAGIC_AT)
@@ -199,7 +200,7 @@ class _Sieve:
             position += _WINDOW_BYTES
 
     def _leads(self, position: int, home: int) -> bool:
-        """Whether a sound batch starts there that others follow, up to `home` or long enough."""
+        """Whether a sound batch starts there and others follow, up to `home` or long enough."""
         expected, epoch = self._expected, self._epoch
         for count in range(_CHAIN):
             found = self._sound(position, expected, epoch)

@@ -33,10 +33,10 @@ _OPEN_SEGMENTS: Final = 16
 
 
 class SalvagePlan(NamedTuple):
-    """What a new log is to be: `end_offset` is where it ends, whether its last batches are there or not.
+    """The description of a new log: `end_offset` is its end, whether its last batches exist or not.
 
-    `bases` are offsets at which segments began, in order; `takeovers` what is known of leaderships, by epoch. A gap
-    that ends below `cleaned_offset` is one of compaction's, unless a range of `suspect` touches it.
+    `bases` are base offsets of segments, in order; `takeovers` the known leaderships, by epoch. A gap that ends below
+    `cleaned_offset` comes from compaction, unless a range of `suspect` touches it.
     """
 
     id: LogId
@@ -53,7 +53,7 @@ class SalvagePlan(NamedTuple):
 
 
 def plan_of(log: LeftLog) -> SalvagePlan:
-    """A log as it was, as far as it is left; whose it is, is known."""
+    """The plan of a log from its remains; its key must be known."""
     if log.key is None:
         raise AssertionError("a log that is kept has a key")
     return SalvagePlan(
@@ -72,7 +72,7 @@ def plan_of(log: LeftLog) -> SalvagePlan:
 
 
 class NewLog(NamedTuple):
-    """What became of it. `lost` are ranges of offsets, by their first and last."""
+    """The written log. `lost` are ranges of offsets, by first and last."""
 
     log: Log
     batches: int
@@ -82,7 +82,7 @@ class NewLog(NamedTuple):
 
 
 class NewDirectory:
-    """A directory that is being written; `advance` is told of bytes written."""
+    """A directory being written; `advance` gets the number of bytes written."""
 
     def __init__(self, files: FileSystem, directory_id: UUID, advance: Callable[[int], None]) -> None:
         self._files = files
@@ -92,7 +92,7 @@ class NewDirectory:
         self._logs: list[bytes] = []
 
     def add(self, plan: SalvagePlan, batches: Iterable[tuple[Header, memoryview]]) -> NewLog:
-        """Write a log with these batches, each at its own offset. Raises OSError."""
+        """Write a log with these batches, at their own offsets. Raises OSError."""
         writing = _LogWriting(self._files, self._handles, plan, self._advance)
         for found, whole in batches:
             writing.take(found, whole)
@@ -128,9 +128,9 @@ class _LogWriting:
         self._largest_producer_id = -1
 
     def take(self, found: Header, whole: memoryview) -> None:
-        """The next batch."""
+        """Write the next batch."""
         log = self._log
-        # Where compaction has left a gap, a segment begins before it: every offset that is not lost lies in one.
+        # A segment starts before a gap of compaction: every offset that is not lost is in a segment.
         base, known = log.end_offset, len(self._gaps.lost)
         self._reach(found.base_offset)
         base = min(base, found.base_offset) if len(self._gaps.lost) == known else found.base_offset
@@ -157,7 +157,7 @@ class _LogWriting:
             self._write()
 
     def _begin_segment(self, base: int) -> None:
-        """The last segment, which is empty, is one that begins at `base`: with gaps where compaction has been."""
+        """Start the last, empty segment at `base`: with a generation if compaction has left gaps."""
         generation = 1 if base < self._plan.cleaned_offset else 0
         path = f"{self._log.directory}/{segment_name(base, generation)}"
         self._log.segments[-1] = Segment(path, base, generation)
@@ -167,7 +167,7 @@ class _LogWriting:
         self._log.end_offset = self._log.synced_offset = max(offset, self._log.end_offset)
 
     def _introduce(self, epoch: int, offset: int) -> None:
-        """Enter the leaderships up to that of the batch at `offset`."""
+        """Add the leaderships up to that of the batch at `offset`."""
         table = self._log.takeovers
         while self._takeovers and self._takeovers[-1].epoch <= epoch:
             takeover = self._takeovers.pop()
@@ -183,7 +183,7 @@ class _LogWriting:
         self._waiting = 0
 
     def finish(self) -> NewLog:
-        """Write the rest and have all of it on the disk."""
+        """Write the rest and sync everything."""
         log, plan = self._log, self._plan
         if log.end_offset < plan.end_offset:
             self._reach(plan.end_offset)

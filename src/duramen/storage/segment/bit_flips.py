@@ -18,7 +18,7 @@ _ALL: Final = 0xFFFFFFFF
 
 @cache
 def _tables() -> tuple[list[int], list[int], frozenset[int]]:
-    """What a byte does to the register; which byte has that top byte; what one changed byte can give."""
+    """Tables: the effect of a byte on the register; the byte with a given top byte; the results of one changed byte."""
     zero = crc32c(b"\0")
     table = [crc32c(bytes([byte])) ^ zero for byte in range(256)]
     by_top = [0] * 256
@@ -28,9 +28,9 @@ def _tables() -> tuple[list[int], list[int], frozenset[int]]:
 
 
 def flipped_bytes(difference: int, size: int) -> list[int]:
-    """The positions in a block of `size` bytes at which one changed byte makes its CRC-32C differ by `difference`.
+    """The positions in a block of `size` bytes where one changed byte makes its CRC-32C differ by `difference`.
 
-    One in a thousand blocks that were changed otherwise seems to have such a byte too, by chance.
+    By chance, one in a thousand blocks with other changes has such a position too.
     """
     table, by_top, single = _tables()
     found = []

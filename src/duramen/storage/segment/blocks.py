@@ -24,7 +24,7 @@ ANY_OFFSET: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Run `job` in the worker's `read` lane, hand its result to `apply`, then ask again."""
+    """Run `job` in the worker's `read` lane, pass its result to `apply`, then call again."""
 
     job: Callable[[], Any]
     apply: Callable[[Any], None]
@@ -37,7 +37,7 @@ class _Read(NamedTuple):
 
 
 def are_sound(segment: Segment, index: SegmentIndex, low: int, data: Buffer) -> bool:
-    """Whether these bytes, from the block that begins at `low` on, are what the index says or what was looked into."""
+    """Whether these blocks, from the one at `low` on, match the index or were examined."""
     view = memoryview(data)
     for block, at in enumerate(range(0, len(view), BLOCK_BYTES), low >> BLOCK_SHIFT):
         crc = crc32c(view[at : at + BLOCK_BYTES])
@@ -55,10 +55,10 @@ def read_blocks(
     put: Callable[[Buffer], None],
     ahead_bytes: int = 0,
 ) -> Blocked:
-    """Read whole blocks, from `low` to `high` or what is copied; what is damaged in them is noted, then they are `put`.
+    """Read whole blocks, from `low` to `high` or the copied end, note their damage, then `put` them.
 
-    The bytes are short where the file ends. `index` begins at or before `low`. With `ahead_bytes` the disk is asked for
-    as many more, which are read next.
+    The bytes are short at the end of the file. `index` starts at or before `low`. With `ahead_bytes` the disk is asked
+    to read that many bytes ahead.
     """
     expected = ExpectedSegment(
         segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at

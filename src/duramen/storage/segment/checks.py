@@ -36,18 +36,18 @@ __all__ = [
     "read_index",
 ]
 
-_WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: behind nonsense, a batch is searched for in so much at once
+_WINDOW_BYTES: Final = 2 * 1024 * 1024  # without an index: the amount searched at once for a batch after invalid bytes
 
 
 class Readable(Protocol):
-    """Of a File what looking at it takes."""
+    """The part of File that a check needs."""
 
     def read(self, position: int, size: int) -> Buffer:
         """Blocking: the bytes at `position`; short only at the end of the file. Raises OSError."""
 
 
 def decode_index(data: Buffer, path: str, base_offset: int, entries: int, blocks: int) -> SegmentIndex | None:
-    """The first `entries` entries of the index file of the segment `path`; None where it is damaged or another's."""
+    """The first `entries` entries of the index file of the segment `path`; None unless they are sound and its own."""
     head = read_header(data)
     if head is None or head.base_offset != base_offset or f"/{head.log_id}/" not in f"/{path}":
         return None
@@ -55,7 +55,7 @@ def decode_index(data: Buffer, path: str, base_offset: int, entries: int, blocks
 
 
 def read_index(files: FileSystem, path: str, base_offset: int, entries: int, blocks: int) -> SegmentIndex | None:
-    """The same from the file itself; None also where that is missing or the disk does not give it."""
+    """The same from the file; None also if it is missing or unreadable."""
     try:
         file = files.open(path + ".index", read_only=True)
         data = file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES)
@@ -65,16 +65,16 @@ def read_index(files: FileSystem, path: str, base_offset: int, entries: int, blo
 
 
 class SegmentCheck:
-    """Looks at one segment, some bytes a step. `damage` grows and is in order of position at the end.
+    """Checks one segment in steps. `damage` grows, and is in order of position at the end.
 
-    Without an index it makes one: `index` is whole once no step is left, and has the CRCs of damaged bytes as they are.
-    `steady`: what the disk does not give is damage, else it is an error.
+    Without an index it builds one: `index` is complete after the last step, and has the CRCs of damaged bytes as they
+    are. `steady`: unreadable bytes are damage, else an error.
     """
 
     def __init__(
         self, file: Readable, expected: ExpectedSegment, index: SegmentIndex | None = None, *, steady: bool = False
     ) -> None:
-        """`index` is the segment's with every block of its `size` bytes, or None where there is none that is sound."""
+        """`index` is the segment's, with every block of its `size` bytes, or None if there is no sound one."""
         self.position = 0
         self.index = SegmentIndex() if index is None else index
         self._bytes = _Bytes(file, steady=steady)
@@ -88,11 +88,11 @@ class SegmentCheck:
 
     @property
     def damage(self) -> list[Damage]:
-        """What was found so far."""
+        """The damage found so far."""
         return merged([self._bytes.name(damage) for damage in (*self._judge.found, *self._examined)])
 
     def step(self, max_bytes: int) -> bool:
-        """Look at about `max_bytes` more, at least at one batch; False once all of it was. Raises OSError."""
+        """Check about `max_bytes` more, at least one batch; returns False at the end. Raises OSError."""
         size = self._expected.size
         if self.position < size:
             if self._indexed:
@@ -111,7 +111,7 @@ class SegmentCheck:
     def _step_indexed(self, max_bytes: int) -> None:
         expected, start = self._expected, self.position
         end = self.index.start_after(min(start + max(max_bytes, 1), expected.size), expected.size)
-        # To the end of the block too: what the index says of a batch is known before the batch is held against others.
+        # Read to the end of the block too: the index check of a batch comes before its comparison with others.
         stop = min((end + BLOCK_BYTES - 1) & -BLOCK_BYTES, expected.size)
         data = memoryview(self._bytes.read(start, stop - start))
         self._compare(data[self._compared - start :])
@@ -123,7 +123,7 @@ class SegmentCheck:
         self.position = end
 
     def _compare(self, data: Buffer) -> None:
-        """Compare the blocks that end in `data`, which follows on what was compared, with their CRCs."""
+        """Compare the blocks that end in `data`, which continues the bytes compared before, with their CRCs."""
         start, size = self._compared, self._expected.size
         if not len(data):
             return
@@ -136,7 +136,7 @@ class SegmentCheck:
                 self._examined += _examine(self._bytes, look_at(self.index, block, self._expected), self._expected)
 
     def _examined_spans(self, spans: list[ByteSpan]) -> list[ByteSpan]:
-        """The same spans; those in damaged blocks that were found to be damaged say so, and judge no other."""
+        """The same spans; those in damaged blocks get their damage, and are not used to judge others."""
         if not self._examined:
             return spans
         for at, span in enumerate(spans):
@@ -158,16 +158,16 @@ class SegmentCheck:
                 break
             wanted = min(2 * wanted, size - start)  # one batch larger than the window
         if not whole and len(spans) > 1:
-            end = spans.pop().start  # seen again with what follows it
+            end = spans.pop().start  # checked again with the bytes after it
         elif not whole and spans[0].cause is not None:
-            end = start + wanted // 2  # nothing but nonsense: a batch may begin in it and end behind it
+            end = start + wanted // 2  # invalid bytes only: a batch may start in them and end after them
             spans = [spans[0]._replace(end=end)]
         offsets = self._judge.show(spans, self._expected.end_offset if end == size else -1)
         self._enter(spans, offsets, memoryview(data)[: end - start])
         self.position = end
 
     def _enter(self, spans: list[ByteSpan], offsets: list[int], data: memoryview) -> None:
-        """Put spans, of which `data` are the bytes, into the index that is being made; `offsets` follow each."""
+        """Add spans, whose bytes are `data`, to the index being built; `offsets` are the offsets after each."""
         if self._indexed:
             return
         base_offset = self._expected.base_offset
@@ -191,7 +191,7 @@ class SegmentCheck:
 
 
 class _Bytes:
-    """The file's bytes; where it is `steady`, zeros for blocks that the disk does not give."""
+    """The file's bytes; if `steady`, zeros for unreadable blocks."""
 
     def __init__(self, file: Readable, *, steady: bool) -> None:
         self._file = file
@@ -221,7 +221,7 @@ class _Bytes:
         return b"".join(parts)
 
     def name(self, damage: Damage) -> Damage:
-        """The same damage, with the right cause where its bytes were not given."""
+        """The same damage, with the right cause if its bytes were unreadable."""
         blocks = range(damage.start >> BLOCK_SHIFT, (damage.end + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
         return (
             damage._replace(cause=DamageCause.UNREADABLE) if any(one in blocks for one in self._unreadable) else damage
@@ -229,7 +229,7 @@ class _Bytes:
 
 
 def damage_of(file: Readable, expected: ExpectedSegment) -> list[Damage]:
-    """What its batches say is damaged in a segment, in order of position. Blocking. Raises OSError."""
+    """The damage of a segment according to its batches, in order of position. Blocking. Raises OSError."""
     check = SegmentCheck(file, expected)
     while check.step(_WINDOW_BYTES):
         pass
@@ -237,10 +237,10 @@ def damage_of(file: Readable, expected: ExpectedSegment) -> list[Damage]:
 
 
 class BlockLook(NamedTuple):
-    """A block to be looked at, and what an index says of it: taken at once, since the index of a log goes on.
+    """A block to examine, and its index data: captured at once, because the index of a log changes.
 
-    The block is `low` to `stop` and has to have `crc`; batches begin at `start`, with `first_offset`, and at `resume`,
-    with `next_offset` (-1 where that is not known).
+    The block is `low` to `stop` and must have `crc`; batches start at `start`, with `first_offset`, and at `resume`,
+    with `next_offset` (-1 if unknown).
     """
 
     low: int
@@ -253,7 +253,7 @@ class BlockLook(NamedTuple):
 
 
 def look_at(index: SegmentIndex, block: int, expected: ExpectedSegment) -> BlockLook:
-    """What `examine_block` has to know of a block. Plain: reads nothing."""
+    """The data that `examine_block` needs about a block. Plain: reads nothing."""
     size = expected.size
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, size)
     entry = index.last_start(low)
@@ -264,7 +264,7 @@ def look_at(index: SegmentIndex, block: int, expected: ExpectedSegment) -> Block
 
 
 def examine_block(file: Readable, look: BlockLook, expected: ExpectedSegment) -> list[Damage]:
-    """What is damaged in a block that does not match its CRC; nothing where it does after all. Raises OSError."""
+    """The damage in a block that does not match its CRC; none if it matches after all. Raises OSError."""
     return _examine(_Bytes(file, steady=False), look, expected)
 
 
@@ -282,7 +282,7 @@ def _examine(source: _Bytes, look: BlockLook, expected: ExpectedSegment) -> list
         return []
     spans, _ = spans_of(data, start, whole=True)
     if all(span.cause is None for span in spans):
-        # The change is in what only the block's CRC covers.
+        # The change is in bytes that only the block's CRC covers.
         flipped = {low + at for at in flipped_bytes(difference, stop - low)}
         spans = [_with_flip(span, flipped) for span in spans]
     judge.show(spans, look.next_offset)
@@ -298,7 +298,7 @@ def _with_flip(span: ByteSpan, flipped: set[int]) -> ByteSpan:
 
 
 def _offset_at(index: SegmentIndex, position: int, expected: ExpectedSegment) -> int:
-    """The offset that follows at a position where a batch starts, or the segment ends; -1 where that is not known."""
+    """The offset at a position where a batch starts, or the segment ends; -1 if unknown."""
     if position == expected.size and expected.end_offset >= 0:
         return expected.end_offset
     entry = index.last_start(position)

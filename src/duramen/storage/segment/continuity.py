@@ -1,4 +1,4 @@
-"""Checks that offsets and epochs of consecutive batches fit, and which offsets damaged batches cost.
+"""Checks that offsets and epochs of consecutive batches fit, and which offsets are lost with damaged batches.
 
 Pure. If an offset does not follow, the batches around it show whether it is wrong or records are missing.
 """
@@ -15,12 +15,12 @@ __all__ = ["ExpectedSegment", "Judge"]
 
 
 class ExpectedSegment(NamedTuple):
-    """What is known of a segment beside its file.
+    """The known facts about a segment besides its file.
 
-    Size in bytes; offsets from `base_offset` up to `end_offset`, -1 where that is not known. Below `gaps_below` records
-    may be missing because compaction took them, and in the ranges `lost` because they were lost before. `epoch_at`
-    gives the leader epoch of an offset, -1 where it is not known; without it epochs only must not go back. Unless
-    `whole` the segment goes on: its last block is not compared where it ends in the middle of one.
+    Size in bytes; offsets from `base_offset` up to `end_offset`, -1 if unknown. Records below `gaps_below` may be
+    missing because of compaction, and those in the ranges `lost` because they were lost before. `epoch_at` returns the
+    leader epoch of an offset, -1 if unknown; without it, epochs only must not decrease. Unless `whole` the segment
+    continues: a partial last block is not compared.
     """
 
     size: int
@@ -33,12 +33,12 @@ class ExpectedSegment(NamedTuple):
 
 
 class Judge:
-    """Is shown a segment's spans in order, as many at a time as one likes; `found` is what is damaged."""
+    """Receives a segment's spans in order, in pieces of any size; `found` is the damage."""
 
     def __init__(self, expected: ExpectedSegment, next_offset: int, *, covered: bool) -> None:
-        """`next_offset` is the one that the first span begins with, or what is missing before it.
+        """`next_offset` is the offset of the first span, or of the records missing before it.
 
-        `covered`: an index has CRCs of the epochs too, so that they need not be compared with one another.
+        `covered`: an index has CRCs of the epochs too, so that they need not be compared.
         """
         self.found: list[Damage] = []
         self.next_offset = next_offset
@@ -49,9 +49,9 @@ class Judge:
         self._limit = largest if expected.end_offset < 0 else min(largest, expected.end_offset)
 
     def show(self, spans: Sequence[ByteSpan], following: int) -> list[int]:
-        """These come next; behind them the offset `following` follows, -1 where that is not known.
+        """The next spans; the offset after them is `following`, -1 if unknown.
 
-        Returns the offset that follows each.
+        Returns the offset after each span.
         """
         offsets = []
         for at, span in enumerate(spans):
@@ -68,7 +68,7 @@ class Judge:
         return offsets
 
     def end(self, size: int) -> None:
-        """The segment ends here, at `size` bytes."""
+        """The segment ends at `size` bytes."""
         end_offset = self._expected.end_offset
         open_end = bool(self.found) and self.found[-1].last_offset < 0
         if end_offset > self.next_offset and not open_end and not self._may_be_missing(end_offset - 1):
@@ -86,7 +86,7 @@ class Judge:
         self.next_offset, self._epoch = head.next_offset, head.leader_epoch
 
     def _damaged(self, span: ByteSpan, cause: DamageCause, ahead: int) -> None:
-        # What another leader ordered may be of another history: how far it goes says nothing.
+        # A batch of another leader may be of another history: its length says nothing.
         head = span.head if cause is not DamageCause.EPOCH else None
         after = -1
         if ahead > self.next_offset:
@@ -103,17 +103,17 @@ class Judge:
         )
 
     def _offset_cause(self, head: Header, ahead: int) -> DamageCause | None:
-        """What is wrong with the offset of a batch that matches its CRC; behind it the offset `ahead` follows."""
+        """The error in the offset of a batch that matches its CRC; `ahead` is the offset after it."""
         low, next_offset = self.next_offset, head.next_offset
         follows_me = ahead < 0 or next_offset <= ahead
         if not low <= head.base_offset < self._limit or (not follows_me and ahead >= low and head.base_offset != low):
             return DamageCause.OFFSET
         if head.base_offset > low and ahead == low + next_offset - head.base_offset:
-            return DamageCause.OFFSET  # what follows says that nothing is missing here
+            return DamageCause.OFFSET  # the next batch shows that nothing is missing here
         return None
 
     def _epoch_cause(self, head: Header, following: Header | None, beyond: Header | None) -> DamageCause | None:
-        """The same of its leader epoch; `following` and `beyond` are the sound ones behind it."""
+        """The error in its leader epoch; `following` and `beyond` are the sound batches after it."""
         right = self._right_epoch(head)
         if right >= 0:
             return None if head.leader_epoch == right else DamageCause.EPOCH
@@ -123,11 +123,11 @@ class Judge:
         if before < 0 and beyond is not None:
             after = max(
                 after, beyond.leader_epoch
-            )  # of the first two, the wrong one is not that which the third follows
+            )  # of the first two, the wrong one is the one that the third does not follow
         return DamageCause.EPOCH if before <= after and not before <= head.leader_epoch <= after else None
 
     def _sound_head(self, spans: Sequence[ByteSpan], at: int) -> Header | None:
-        """The header of a batch that is sound as far as it alone can say, and was ordered by its offset's leader."""
+        """The header of a batch that is sound by itself and has its offset's leader epoch."""
         head = spans[at].head if at < len(spans) and spans[at].cause is None else None
         return None if head is None or self._right_epoch(head) not in {-1, head.leader_epoch} else head
 

@@ -8,7 +8,7 @@ __all__ = ["Damage", "DamageCause", "merged"]
 
 
 class DamageCause(Enum):
-    """Why bytes or offsets are called damaged: the name for programs, and words for people."""
+    """The cause of damage: its name for programs, and its description for people."""
 
     BLOCK_CRC = "block-crc", "the block does not match its CRC in the index"
     BATCH_CRC = "batch-crc", "the record batch does not match its CRC"
@@ -26,10 +26,9 @@ class DamageCause(Enum):
 
 
 class Damage(NamedTuple):
-    """Bytes `start` up to `end` of a segment's file that hold no sound batch, and the offsets that are lost with them.
+    """Bytes `start` up to `end` of a segment's file without a sound batch, and the offsets lost with them.
 
-    `last_offset` is -1 where nothing says how far they go. Where records are missing and no bytes are, `start` is
-    `end`.
+    `last_offset` is -1 if the end is unknown. If records are missing but no bytes, `start` equals `end`.
     """
 
     start: int
@@ -48,7 +47,7 @@ class Damage(NamedTuple):
 
 
 def merged(found: Iterable[Damage]) -> list[Damage]:
-    """The same ranges in order of position, those that overlap as one."""
+    """The same ranges in order of position, overlapping ones merged."""
     kept: list[Damage] = []
     for damage in sorted(set(found), key=_order):
         before = kept[-1] if kept else None
@@ -62,7 +61,7 @@ def merged(found: Iterable[Damage]) -> list[Damage]:
 
 
 def _order(damage: Damage) -> tuple[int, int, bool, str]:
-    # Of two causes the one that says more comes first: that of a whole block comes with every other.
+    # Of two causes the more specific one comes first: a block's CRC fails with every other.
     return damage.start, damage.end, damage.cause is DamageCause.BLOCK_CRC, damage.cause.id
 
 

@@ -13,9 +13,9 @@ __all__ = ["Handles"]
 
 
 class Handles:
-    """Opens segments' files on first use and lets the least recently used go.
+    """Opens segments' files on first use and releases the least recently used.
 
-    A file let go is closed once no slice refers to it any more.
+    A released file is closed once no slice uses it.
     """
 
     __slots__ = ("_files", "_limit", "_open", "quarantine")
@@ -27,9 +27,9 @@ class Handles:
         self.quarantine = Quarantine()
 
     def open(self, segment: Segment) -> File | None:
-        """The segment's file; None where all of it is in memory.
+        """The segment's file; None if it is completely in memory.
 
-        Raises LogDamaged where it is missing, StorageFailed where it cannot be opened.
+        Raises LogDamaged if it is missing, StorageFailed if it cannot be opened.
         """
         if segment.file is not None:
             if segment in self._open:
@@ -49,12 +49,12 @@ class Handles:
         try:
             index_file = self._files.open(segment.path + ".index")
         except OSError:
-            index_file = None  # it is made anew, or opened another time
+            index_file = None  # it is rebuilt, or opened later
         self.keep(segment, file, index_file)
         return file
 
     def keep(self, segment: Segment, file: File, index_file: File | None) -> None:
-        """Take over files that were opened elsewhere."""
+        """Keep files that were opened elsewhere."""
         segment.file, segment.index_file = file, index_file
         segment.on_damage = self.quarantine.found
         self._open[segment] = None
@@ -63,15 +63,15 @@ class Handles:
             oldest.file = oldest.index_file = None
 
     def forget(self, segment: Segment) -> None:
-        """Let a segment's files go; it is deleted."""
+        """Release the files of a deleted segment."""
         self.quarantine.forget(segment)
         if self._open.pop(segment, 0) is None:
             segment.file = segment.index_file = None
 
     def retire(self, segment: Segment) -> None:
-        """The segment's files are to be removed: they stay open for as long as somebody reads it.
+        """The segment's files are about to be removed: they stay open while readers use them.
 
-        A slice that was planned while its bytes were in memory opens the file only when they are asked for.
+        A slice planned while its bytes were in memory opens the file only when they are read.
         """
         with suppress(LogDamaged, StorageFailed):
             self.open(segment)

@@ -50,7 +50,7 @@ _CRC = struct.Struct(">I")
 
 
 class IndexHeader(NamedTuple):
-    """Which segment of which log of which stream the index belongs to."""
+    """The identity of an index: segment, log and stream."""
 
     log_id: int
     base_offset: int
@@ -64,7 +64,7 @@ class IndexHeader(NamedTuple):
 
 
 def read_header(data: Buffer) -> IndexHeader | None:
-    """The header at the start of an index file; None where it is damaged."""
+    """The header at the start of an index file; None if it is damaged."""
     if len(data) < INDEX_HEADER_BYTES:
         return None
     magic, log_id, base_offset, stream_id, partition = _HEADER.unpack_from(data)
@@ -75,7 +75,7 @@ def read_header(data: Buffer) -> IndexHeader | None:
 
 
 class SoundEntries(NamedTuple):
-    """What the sound entries of an index file say: CRCs by block, and positions at which batches start, rising."""
+    """The sound entries of an index file: CRCs by block, and start positions of batches, ascending."""
 
     crcs: dict[int, int]
     starts: list[int]
@@ -95,7 +95,7 @@ def sound_entries(data: Buffer) -> SoundEntries:
 
 
 class IndexEntry(NamedTuple):
-    """Where the first batch at or after a block's start lies; `offset` counts from the segment's base."""
+    """The position of the first batch at or after a block's start; `offset` counts from the segment's base."""
 
     position: int
     offset: int
@@ -109,34 +109,34 @@ _ONE_WIDE: Final = array("q", [0])
 
 
 class SegmentIndex:
-    """The index in memory. Entries are made as batches are appended, block CRCs as bytes reach the file.
+    """The index in memory. Appends add entries, and copies to the file add block CRCs.
 
-    After a restart it begins at the block that appends go on in; `prepend` adds what the index file has.
+    After a restart it starts at the block of the next append; `prepend` adds the index file's entries.
     """
 
     __slots__ = ("_crcs", "_offsets", "_positions", "_timestamps", "first", "tail_crc", "written")
 
     def __init__(self, first: int = 0, entry: IndexEntry = _BEGINNING, tail_crc: int = 0) -> None:
-        """An index that begins at block `first`, which has `entry` and of whose bytes `tail_crc` is the CRC so far."""
+        """An index that starts at block `first`, with `entry`; `tail_crc` is the CRC of the block's bytes so far."""
         self.first = first
-        # Every log has one: copies are made three times as fast as arrays.
+        # Every log has one: a copy is made three times as fast as an array.
         self._positions, self._offsets, self._timestamps, self._crcs = _ONE[:], _ONE[:], _ONE_WIDE[:], _NONE[:]
         self._positions[0], self._offsets[0], self._timestamps[0] = entry
         self.tail_crc = tail_crc
-        self.written = first  # entries that are in the index file
+        self.written = first  # entries in the index file
 
     @property
     def entries(self) -> int:
-        """Entries there are, those before `first` included."""
+        """The number of entries, including those before `first`."""
         return self.first + len(self._positions)
 
     @property
     def blocks(self) -> int:
-        """Blocks whose CRC is known, those before `first` included."""
+        """The number of blocks with a known CRC, including those before `first`."""
         return self.first + len(self._crcs)
 
     def set_crc(self, block: int, crc: int) -> None:
-        """Have another CRC than the one of its bytes for a block: they are not what they should be."""
+        """Set a CRC that differs from the block's bytes: they are damaged."""
         at = block - self.first
         if at < len(self._crcs):
             self._crcs[at] = crc
@@ -148,12 +148,12 @@ class SegmentIndex:
         return IndexEntry(self._positions[-1], self._offsets[-1], self._timestamps[-1])
 
     def crc(self, block: int) -> int:
-        """The CRC of a block: final where the block is whole or the segment closed, else of what is there."""
+        """The CRC of a block: final if the block is complete or the segment closed, else of its bytes so far."""
         at = block - self.first
         return self._crcs[at] if at < len(self._crcs) else self.tail_crc
 
     def add(self, start: int, end: int, next_offset: int, max_timestamp: int) -> None:
-        """A batch lies at `start` to `end` (positions); after it come `next_offset` (relative) and what follows.
+        """Add a batch at `start` to `end` (positions); the next one has the offset `next_offset` (relative).
 
         `max_timestamp` is the largest so far, this batch's included.
         """
@@ -166,14 +166,14 @@ class SegmentIndex:
         self._timestamps.append(entry.max_timestamp)
 
     def cover(self, crcs: list[int], tail_crc: int) -> None:
-        """Take over what the function `cover` said of bytes that are in the file now."""
+        """Add the results of the function `cover` for bytes that are in the file now."""
         self._crcs.extend(crcs)
         self.tail_crc = tail_crc
 
     def close(self, size: int, next_offset: int, max_timestamp: int) -> None:
-        """The segment ends here: the last block's CRC becomes final and the closing entry is added.
+        """Close the index: the last block's CRC becomes final and the closing entry is added.
 
-        Every byte has been covered before.
+        Every byte must be covered before.
         """
         if size & (BLOCK_BYTES - 1):
             self._crcs.append(self.tail_crc)
@@ -181,12 +181,12 @@ class SegmentIndex:
         self.tail_crc = 0
 
     def seek(self, offset: int) -> int | None:
-        """The position of a batch at or before the one with `offset` (relative); None where `first` lies after it."""
+        """The position of a batch at or before the one with `offset` (relative); None if `first` is after it."""
         at = bisect_right(self._offsets, offset)
         return self._positions[at - 1] if at else None
 
     def last_offset(self, offset: int) -> IndexEntry | None:
-        """The last entry whose offset is at or before `offset` (relative); None where `first` lies after it."""
+        """The last entry whose offset is at or before `offset` (relative); None if `first` is after it."""
         at = bisect_right(self._offsets, offset) - 1
         return None if at < 0 else IndexEntry(self._positions[at], self._offsets[at], self._timestamps[at])
 
@@ -195,22 +195,22 @@ class SegmentIndex:
         return self._positions[max(0, bisect_left(self._timestamps, timestamp) - 1)]
 
     def next_start(self, offset: int) -> int | None:
-        """The first offset after `offset` (both relative) that is known to begin a batch; None after the last."""
+        """The first known batch start after `offset` (both relative); None after the last."""
         at = bisect_right(self._offsets, offset)
         return self._offsets[at] if at < len(self._offsets) else None
 
     def last_start(self, position: int) -> IndexEntry | None:
-        """The last entry whose position is at or before `position`; None where `first` lies after it."""
+        """The last entry whose position is at or before `position`; None if `first` is after it."""
         at = bisect_right(self._positions, position) - 1
         return None if at < 0 else IndexEntry(self._positions[at], self._offsets[at], self._timestamps[at])
 
     def start_after(self, position: int, end: int) -> int:
-        """The first position known to start a batch at or after `position`, at most `end`."""
+        """The first known batch start at or after `position`, at most `end`."""
         at = bisect_left(self._positions, position)
         return min(self._positions[at], end) if at < len(self._positions) else end
 
     def encode(self, start: int, end: int) -> bytes:
-        """Entries `start` up to `end` (exclusive) as they stand in the file; the closing one has no block's CRC."""
+        """Entries `start` up to `end` (exclusive) in the file's format; the closing one has no block's CRC."""
         out = bytearray()
         for at in range(start - self.first, end - self.first):
             crc = self._crcs[at] if at < len(self._crcs) else 0
@@ -220,7 +220,7 @@ class SegmentIndex:
         return bytes(out)
 
     def prepend(self, earlier: "SegmentIndex") -> None:
-        """Put the entries of the blocks before `first` in front."""
+        """Insert the entries of the blocks before `first`."""
         self._positions = earlier._positions + self._positions
         self._offsets = earlier._offsets + self._offsets
         self._timestamps = earlier._timestamps + self._timestamps
@@ -228,13 +228,13 @@ class SegmentIndex:
         self.first = 0
 
     def end_at(self, size: int) -> None:
-        """Forget the entries of blocks behind the one that `size` lies in; none of their CRCs is known yet."""
+        """Remove the entries of blocks after the one of `size`; none of their CRCs is known yet."""
         entries = (size >> BLOCK_SHIFT) + 1 - self.first
         for column in (self._positions, self._offsets, self._timestamps):
             del column[entries:]
 
     def up_to(self, block: int) -> "SegmentIndex":
-        """One of its own that ends with a block, which `first` is not after, and has that one's CRC for it."""
+        """A copy that ends with a block at or after `first`, whose CRC is its tail CRC."""
         index = SegmentIndex(self.first)
         count = block - self.first
         index._positions, index._offsets = self._positions[: count + 1], self._offsets[: count + 1]
@@ -252,7 +252,7 @@ class SegmentIndex:
     def decode(cls, data: Buffer, entries: int, blocks: int) -> "SegmentIndex | None":
         """The first `entries` entries of an index file, of which `blocks` have a block's CRC.
 
-        None where one of them is missing or damaged.
+        None if one of them is missing or damaged.
         """
         index = cls()
         for column in (index._positions, index._offsets, index._timestamps):
@@ -272,14 +272,14 @@ class SegmentIndex:
 
 
 def closed_entries(size: int) -> int:
-    """How many entries the index of a closed segment of `size` bytes has."""
+    """The number of entries in the index of a closed segment of `size` bytes."""
     return (size + BLOCK_BYTES - 1 >> BLOCK_SHIFT) + 1
 
 
 def cover(tail_crc: int, position: int, buffers: Sequence[Buffer]) -> tuple[list[int], int]:
-    """CRCs of the blocks that `buffers`, written at `position`, complete; and the CRC of the block begun after them.
+    """CRCs of the blocks that `buffers`, written at `position`, complete; and the CRC of the partial block after them.
 
-    `tail_crc` is the CRC of the block that `position` lies in, up to there.
+    `tail_crc` is the CRC of the block of `position`, up to there.
     """
     whole: list[int] = []
     for buffer in buffers:

@@ -14,11 +14,11 @@ __all__ = ["Quarantine"]
 
 
 def _nobody(_: Segment) -> None:
-    """Nobody has to know."""
+    """Ignore the damage."""
 
 
 class Quarantine:
-    """Keeps account of the damage of a node's segments."""
+    """The damaged ranges of a node's segments."""
 
     def __init__(self) -> None:
         self._segments: dict[Segment, None] = {}
@@ -28,25 +28,25 @@ class Quarantine:
         self._found_total = Counter()
 
     def begin(self, metrics: Metrics) -> None:
-        """Count in these metrics from now on."""
+        """Use these metrics from now on."""
         found = metrics.counter("duramen_damaged_ranges_total")
         found.value += self._found_total.value
         self._found_total = found
         metrics.compute("duramen_quarantined_ranges", lambda: [((), self.ranges)])
 
     def report_to(self, report: Callable[[str], None]) -> None:
-        """Have an operator told of what was found and of what will be."""
+        """Send past and future reports to the operator."""
         self._report = report
         unnamed, self._unnamed = self._unnamed, []
         for message in unnamed:
             report(message)
 
     def watch(self, action: Callable[[Segment], None]) -> None:
-        """Have `action` called, in the middle of a read, with each segment that was found to be damaged."""
+        """Call `action`, in the middle of a read, with each damaged segment."""
         self._watch = action
 
     def found(self, segment: Segment, damage: list[Damage]) -> None:
-        """These ranges of a segment were found to be damaged and are not served any more."""
+        """Damage was found in these ranges of a segment: they are no longer served."""
         self._segments[segment] = None
         self._found_total.value += len(damage)
         for one in damage:
@@ -54,21 +54,21 @@ class Quarantine:
         self._watch(segment)
 
     def named(self, segment: Segment, _: list[Damage]) -> None:
-        """The same, where somebody else counts it and has it named."""
+        """Like `found`, but counted and reported elsewhere."""
         self._segments[segment] = None
 
     def report(self, message: str) -> None:
-        """Have an operator told."""
+        """Report a message to the operator."""
         if self._report is None:
             self._unnamed.append(message)
         else:
             self._report(message)
 
     def forget(self, segment: Segment) -> None:
-        """The segment is gone, or whole again."""
+        """The segment is deleted, or repaired."""
         self._segments.pop(segment, None)
 
     @property
     def ranges(self) -> int:
-        """How many ranges are not served."""
+        """The number of ranges that are not served."""
         return sum(len(segment.damage) for segment in self._segments)

@@ -42,15 +42,15 @@ __all__ = [
 
 _WINDOWS: Final = 4
 _PIECE_BYTES: Final = 4 * 1024 * 1024  # Linux reads ahead into folios of up to 2 MiB
-_PIECES_ALONE: Final = 8  # to be read ahead where nobody writes
+_PIECES_ALONE: Final = 8  # read ahead while there are no writes
 _STEP_BYTES: Final = 1024 * 1024
-_TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory, for whoever follows closely
+_TAIL_BYTES: Final = 64 * 1024 * 1024  # of the active segment: stays in memory for readers near the end
 
 
 class Windows:
-    """Bytes that were read for finding a batch, and checked, for as long as one read is being planned.
+    """Bytes read and checked for finding a batch, kept while one read is being planned.
 
-    A plan that was blocked is made again from its beginning: it must find everything that was read for it.
+    A blocked plan starts again from its beginning: it must find everything that was read for it.
     """
 
     __slots__ = ("_windows",)
@@ -61,7 +61,7 @@ class Windows:
         ] = []  # not a deque: empty ones of many logs take much memory
 
     def find(self, segment: Segment, position: int, size: int) -> memoryview | None:
-        """The bytes at `position`, if they were read. Raises LogDamaged where the file ends before them."""
+        """The bytes at `position`, if they were read. Raises LogDamaged if the file ends before them."""
         for of, start, end, window in self._windows:
             if of is segment and start <= position and position + size <= end:
                 found = memoryview(window)[position - start : position - start + size]
@@ -71,16 +71,16 @@ class Windows:
         return None
 
     def put(self, segment: Segment, position: int, end: int, window: Buffer) -> None:
-        """Keep what was read from `position` to `end`, less where the file ends before; the oldest goes."""
+        """Keep the bytes read from `position` to `end`, fewer if the file ends before; the oldest are dropped."""
         self._windows = [*self._windows[1 - _WINDOWS :], (segment, position, end, window)]
 
     def clear(self) -> None:
-        """The plan is made."""
+        """The plan is complete."""
         self._windows.clear()
 
 
 class Walk:
-    """Headers of a segment's batches one after another, from memory as far as possible."""
+    """Headers of a segment's batches in order, from memory as far as possible."""
 
     __slots__ = ("_file", "_segment", "_windows")
 
@@ -90,7 +90,7 @@ class Walk:
         self._windows = windows
 
     def header(self, position: int) -> Header | Blocked:
-        """The header at `position`, which is in the file and in no damage. Raises LogDamaged where it cannot be one."""
+        """The header at `position`, in the file and outside known damage. Raises LogDamaged if it is invalid."""
         data = self._bytes(position)
         if isinstance(data, Blocked):
             return data
@@ -117,7 +117,7 @@ class Walk:
 
 
 def find_start(segment: Segment, file: File | None, offset: int, windows: Windows) -> int | Blocked:
-    """The position of the batch that holds `offset`, or of the next one. Raises LogDamaged where it is damaged."""
+    """The position of the batch with `offset`, or of the next one. Raises LogDamaged if it is damaged."""
     position = segment.pending_start(offset)
     if position is not None:
         return position
@@ -145,7 +145,7 @@ def find_start(segment: Segment, file: File | None, offset: int, windows: Window
 
 
 class ReadEnd(NamedTuple):
-    """Where a range of whole batches ends: the position, and the offset that follows."""
+    """The end of a range of whole batches: the position, and the next offset."""
 
     position: int
     next_offset: int
@@ -154,9 +154,9 @@ class ReadEnd(NamedTuple):
 def find_end(
     segment: Segment, file: File | None, start: int, limit: ReadEnd, max_bytes: int, windows: Windows
 ) -> ReadEnd | Blocked:
-    """Where whole batches from `start` end that lie before `limit` and take at most `max_bytes`.
+    """The end of whole batches from `start` on, before `limit` and of at most `max_bytes`.
 
-    The first batch is taken whatever its size.
+    The first batch is included whatever its size.
     """
     if limit.position - start <= max_bytes:
         return limit
@@ -183,7 +183,7 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
         except LogDamaged:
             if end.position == start:
                 raise
-            break  # what is sound before it is served
+            break  # serve the sound batches before it
         if isinstance(found, Blocked):
             return found
         following = end.position + found.size
@@ -194,10 +194,10 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
 
 
 class Trail:
-    """One reader's way through a log, from slice to slice: `cold` from where it had to wait for the disk.
+    """One reader's path through a log, from slice to slice: `cold` from its first wait for the disk.
 
-    Until it comes to what is in memory only. In between, while somebody writes, it does not look whether the page cache
-    has something: what is read ahead is there, and then its reads would come as fast as they are sent.
+    It stays cold until its data is only in memory. While there are writes, a cold reader does not probe the page cache:
+    read-ahead data would be there, and its reads would come as fast as they are sent.
     """
 
     __slots__ = ("cold",)
@@ -207,12 +207,12 @@ class Trail:
 
 
 class Slice:
-    """Whole batches of one segment, to be sent piece by piece.
+    """Whole batches of one segment, sent piece by piece.
 
-    Holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is asked for.
-    What is only in memory when the slice is made may be in the file when it is sent: then `handles` opens it.
-    It was made for who reads from `offset` on (-1: by time).
-    `next_offset` is the one that follows its last batch; -1 where that is not known, because damage follows.
+    It holds the file open, so that it outlives the segment's deletion, and no bytes until a piece is requested. Bytes
+    that are only in memory at its creation may be in the file later: then `handles` opens it. It was planned for a read
+    from `offset` on (-1: by time). `next_offset` is the one after its last batch; -1 if unknown, because damage
+    follows.
     """
 
     __slots__ = (
@@ -259,9 +259,9 @@ class Slice:
         return self._trail.cold
 
     def piece(self, max_bytes: int, *, alone: bool = False) -> list[Buffer] | Blocked:
-        """The next bytes, about `max_bytes` of them. Raises LogDamaged where no sound batch lies.
+        """The next bytes, about `max_bytes`. Raises LogDamaged if there is no sound batch.
 
-        `alone`: nobody writes, so that reading need not leave time or disk to others.
+        `alone`: there are no writes, so that reads need not leave time or disk to others.
         """
         segment, start = self._segment, self.position
         if start >= segment.copied:
@@ -277,7 +277,7 @@ class Slice:
             raise LogDamaged(segment.name_damage(damage))
         end = segment.damage_after(start, end)
         if self._replaced != segment.replaced:
-            # The same bytes lie in another file now, and the old one may have lost some.
+            # The same bytes are in another file now, and the old one may have lost some.
             self._replaced, self._file, self._supplied = segment.replaced, None, None
         if self._file is None:
             self._file = self._handles.open(segment)
@@ -296,7 +296,7 @@ class Slice:
             return read_blocks(segment, file, index, low, high, partial(self._supply, low, high), ahead_bytes)
         found = memoryview(data)[start - low : end - low]
         if segment.examined and self._offset >= 0 and len(found) >= HEADER_BYTES:
-            # It was planned when something else lay there, perhaps: an older copy of the file is damage too.
+            # It may have been planned on other content: an older copy of the file is damage too.
             if header(found).next_offset <= self._offset:
                 raise LogDamaged(f"{segment.path}.log: no record batch of offset {self._offset} at position {start}")
             self._offset = -1
@@ -305,11 +305,11 @@ class Slice:
         return [found]
 
     def _leave(self, file: File, low: int, end: int) -> None:
-        """What had to come from the disk does not push out of memory what others need there: the tails of the logs."""
-        end &= ~(BLOCK_BYTES - 1)  # what follows begins in this block
+        """Drop bytes read from disk from the page cache, so that they do not displace the tails of the logs."""
+        end &= ~(BLOCK_BYTES - 1)  # the next batch starts in this block
         segment = self._segment
         if self._trail.cold and end > low and (segment.closed or segment.copied - end > _TAIL_BYTES):
-            # From further back: of what the system keeps as one piece nothing goes before all of it may.
+            # From further back: the system drops a folio only as a whole.
             low = max(0, low - _PIECE_BYTES)
             file.forget(low, end - low)
 
@@ -322,10 +322,10 @@ class Slice:
 
 
 def open_index(segment: Segment, file: File) -> Blocked:
-    """Read a segment's index from its file, or make it anew from the batches where it is bad.
+    """Read a segment's index from its file, or rebuild it from the batches if it is damaged.
 
-    Which epochs are right the log's takeovers say then: a batch's CRC does not cover its own. Of the active segment
-    only the blocks before those that are in memory are read.
+    On a rebuild the log's takeovers tell the right epochs: a batch's CRC does not cover its epoch. For the active
+    segment only the blocks before those in memory are read.
     """
     active = segment.index
     entries = closed_entries(segment.size) if active is None else active.first
@@ -339,7 +339,7 @@ def open_index(segment: Segment, file: File) -> Blocked:
         data = index_file.read(0, INDEX_HEADER_BYTES + entries * ENTRY_BYTES) if index_file is not None else b""
         index = decode_index(data, path, base_offset, entries, blocks)
         if index is not None and (active is not None or index.last().position == size):
-            return index, []  # else the last entry is of an earlier life, whose end a power cut took away
+            return index, []  # else the last entry is older, and its end was lost in a power failure
         check = SegmentCheck(file, expected)
         while check.step(_STEP_BYTES):
             pass
@@ -361,8 +361,8 @@ def open_index(segment: Segment, file: File) -> Blocked:
 def walk_batches(file: File, position: int, size: int, next_offset: int) -> Iterator[tuple[int, Header, Buffer]]:
     """Sound batches from `position` on in a segment's first `size` bytes: position, header and bytes of each.
 
-    A batch is sound if it is whole, matches its CRC and begins at or after the offset that follows the last
-    (`next_offset` for the first). Ends before the first that is not. Blocking.
+    A batch is sound if it is complete, matches its CRC and starts at or after the next offset of the previous one
+    (`next_offset` for the first). Ends before the first invalid batch. Blocking.
     """
     while position < size:
         data = bytes(file.read(position, min(HEADER_BYTES, size - position)))

@@ -1,7 +1,7 @@
 """One segment of a log: a file of record batches, batches that are still in memory, and an index.
 
 A batch has its position in the segment from its append on. Bytes before `copied` are in the file, later ones in
-`pending`. Readers use ranges of positions and need not know where the bytes lie.
+`pending`. Readers use ranges of positions, independent of where the bytes are.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ LARGEST_OFFSET_DELTA: Final = (1 << 31) - 1
 
 
 class SegmentState(NamedTuple):
-    """What the checkpoint keeps of every segment; `generation` is how often compaction has written it."""
+    """A segment in the checkpoint; `generation` counts its compactions."""
 
     base_offset: int
     size: int
@@ -40,7 +40,7 @@ class SegmentState(NamedTuple):
 
 
 class TailState(NamedTuple):
-    """What the checkpoint keeps of a log's last segment: the entry and the CRC of the block that is not whole yet."""
+    """The last segment in the checkpoint: the index entry and the CRC of its partial block."""
 
     position: int = 0
     offset: int = 0
@@ -49,15 +49,15 @@ class TailState(NamedTuple):
 
 
 def segment_name(base_offset: int, generation: int = 0) -> str:
-    """The file name of a segment, without its ending: the offset in 20 digits, as Kafka names them.
+    """The file name of a segment, without its suffix: the offset in 20 digits, as in Kafka.
 
-    One that compaction has written has its generation behind a dot.
+    A compacted one has its generation after a dot.
     """
     return f"{base_offset:020d}.{generation}" if generation else f"{base_offset:020d}"
 
 
 def parse_segment_name(stem: str) -> tuple[int, int] | None:
-    """The base offset and the generation that a file name without its ending says; None where it says none."""
+    """The base offset and the generation in a file name without suffix; None if it has none."""
     base, dot, generation = stem.partition(".")
     if not (base.isascii() and base.isdigit()) or (dot and not (generation.isascii() and generation.isdigit())):
         return None
@@ -65,19 +65,19 @@ def parse_segment_name(stem: str) -> tuple[int, int] | None:
 
 
 class AppendedBatch(Protocol):
-    """A batch that has its offset."""
+    """A batch with its offset."""
 
     @property
     def head(self) -> Header:
-        """Its header as it came."""
+        """Its header as received."""
 
     @property
     def base_offset(self) -> int:
-        """The offset that it has."""
+        """Its offset."""
 
 
 class Segment:
-    """State of one segment in memory; files are opened by the log it belongs to."""
+    """State of one segment in memory; its log opens the files."""
 
     __slots__ = (
         "_pending_offsets",
@@ -109,22 +109,22 @@ class Segment:
     )
 
     def __init__(self, path: str, base_offset: int, generation: int = 0) -> None:
-        """An empty segment of a log; `path` is its files' path without their endings."""
+        """An empty segment of a log; `path` is its files' path without their suffixes."""
         self.path = path
         self.base_offset = base_offset
-        self.generation = generation  # how often compaction has written it: above 0 there are gaps between offsets
-        self.end_offset = -1  # the one that follows its last batch, where that is known
+        self.generation = generation  # number of its compactions: above 0 there are gaps between offsets
+        self.end_offset = -1  # the offset after its last batch, if known
         self.size = 0
         self.copied = 0
         self.synced = 0
         self.first_timestamp = -1
         self.max_timestamp = -1
-        self.begun_ms = -1  # when its first batch was appended, ms since 1970; -1 where this process did not see it
+        self.begun_ms = -1  # when its first batch was appended, ms since 1970; -1 if unknown to this process
         self.closed = False
         self.in_memory = False  # durability=memory: never copied to a file
-        self.suspect = False  # its last sync failed: of the file's bytes those after `synced` are not trusted
-        self.spoiled = False  # compaction could not read all of it, and leaves it as it is
-        self.replaced = 0  # how many times its files were replaced by others with the same bytes
+        self.suspect = False  # its last sync failed: the file's bytes after `synced` are not trusted
+        self.spoiled = False  # compaction could not read all of it, and skips it
+        self.replaced = 0  # number of times that its files were replaced by others with the same bytes
         self.file: File | None = None
         self.index_file: File | None = None
         self.index: SegmentIndex | None = SegmentIndex()
@@ -132,16 +132,16 @@ class Segment:
         self._pending_positions: list[int] = []
         self._pending_offsets: list[int] = []
         self._pending_timestamps: list[int] = []  # the largest of all batches before each
-        self.damage: list[Damage] = []  # what is not served, in order of position
-        self.examined: dict[int, int] = {}  # blocks that do not match their CRC, were looked into, and had this one
+        self.damage: list[Damage] = []  # damaged ranges, in order of position
+        self.examined: dict[int, int] = {}  # examined blocks that do not match their CRC, with their actual CRC
         self.on_damage: Callable[[Segment, list[Damage]], None] | None = None
         self.takeovers: LeaderEpochCache | None = None  # its log's; a batch's own CRC does not cover its epoch
 
     @classmethod
     def restore(cls, path: str, state: SegmentState, tail: TailState | None) -> "Segment":
-        """A segment as the checkpoint describes it: all of it in its file, its index not read yet.
+        """A segment from its checkpoint entry: completely in its file, its index not loaded yet.
 
-        `tail` is given for the last one, so that appends can go on without reading anything.
+        `tail` is given for the last one, so that appends can continue without reading.
         """
         segment = cls(path, state.base_offset, state.generation)
         segment.size = segment.copied = segment.synced = state.size
@@ -155,11 +155,11 @@ class Segment:
         return segment
 
     def state(self) -> SegmentState:
-        """What the checkpoint has to keep of it as it is now."""
+        """Its present checkpoint entry."""
         return SegmentState(self.base_offset, self.size, self.first_timestamp, self.max_timestamp, self.generation)
 
     def tail(self) -> TailState:
-        """The block that is not whole yet; its CRC covers only what has reached the file."""
+        """The partial block; its CRC covers only the bytes in the file."""
         if self.index is None or self.closed:
             return TailState()
         return TailState(*self.index.last(), self.index.tail_crc)
@@ -173,7 +173,7 @@ class Segment:
         )
 
     def append(self, buffer: Buffer, base_offset: int, next_offset: int, max_timestamp: int) -> None:
-        """Put a batch behind the last one, in memory."""
+        """Append a batch, in memory."""
         start = self.size
         end = start + len(buffer)
         if start == 0:
@@ -190,7 +190,7 @@ class Segment:
             self.index.add(start, end, next_offset - self.base_offset, self.max_timestamp)
 
     def append_all(self, buffers: Sequence[Buffer], appended: Sequence[AppendedBatch]) -> None:
-        """As `append` of each, one after another, where there is a batch already."""
+        """Like `append` for each batch, if there is a batch already."""
         start, newest = self.size, self.max_timestamp
         for buffer, append in zip(buffers, appended, strict=True):
             head, base_offset = append.head, append.base_offset
@@ -208,7 +208,7 @@ class Segment:
         self.end_offset = appended[-1].base_offset + appended[-1].head.records
 
     def copied_to(self, position: int, crcs: list[int], tail_crc: int) -> int:
-        """The file has everything before `position` now; returns how many bytes of memory that freed."""
+        """The file has everything before `position` now; returns the bytes of memory that this freed."""
         count = bisect_left(self._pending_positions, position)
         freed = position - self.copied
         del self.pending[:count]
@@ -221,9 +221,9 @@ class Segment:
         return freed
 
     def take_back(self, position: int, end_offset: int) -> int:
-        """Let go of the batches in memory from the one at `position` on, which ends it; returns how many bytes.
+        """Remove the batches in memory from the one at `position` on, which becomes the end; returns their bytes.
 
-        `end_offset` is the offset at which they began.
+        `end_offset` is the offset of the first of them.
         """
         count = bisect_left(self._pending_positions, position)
         freed = self.size - position
@@ -238,7 +238,7 @@ class Segment:
         return freed
 
     def replace(self) -> None:
-        """Its files are others now: what was found of the old ones beyond the synced position says nothing."""
+        """Its files were replaced: damage found in the old ones after the synced position is obsolete."""
         blocks = self.synced >> BLOCK_SHIFT
         sound = blocks << BLOCK_SHIFT
         self.examined = {block: crc for block, crc in self.examined.items() if block < blocks}
@@ -248,7 +248,7 @@ class Segment:
     # -- damage -------------------------------------------------------------------------------------
 
     def repaired(self) -> None:
-        """All of its bytes are right again: what reads that are under way find of the old ones says nothing."""
+        """All its bytes are repaired: damage found in the old ones by pending reads is ignored."""
         self.examined = {}
         self.damage = []
         self.spoiled = False
@@ -256,43 +256,43 @@ class Segment:
 
     @property
     def epoch_at(self) -> Callable[[int], int] | None:
-        """What gives the leader epoch of an offset, where it is known."""
+        """The function from an offset to its leader epoch, if known."""
         return self.takeovers.epoch_at if self.takeovers is not None else None
 
     def add_damage(self, found: Iterable[Damage]) -> None:
-        """These ranges are not served from now on; whoever keeps account of damage is told what is new."""
+        """These ranges are not served from now on; the quarantine gets the new ones."""
         known, self.damage = self.damage, merged([*self.damage, *found])
         new = [damage for damage in self.damage if damage not in known]
         if new and self.on_damage is not None:
             self.on_damage(self, new)
 
     def damage_at(self, position: int) -> Damage | None:
-        """The damage that a position lies in."""
+        """The damage at a position."""
         if not self.damage:
             return None
         return next((damage for damage in self.damage if damage.start <= position < damage.end), None)
 
     def damage_after(self, position: int, end: int) -> int:
-        """Where the first damage behind a position begins, or `end`."""
+        """The start of the first damage after a position, or `end`."""
         if not self.damage:
             return end
         return next((damage.start for damage in self.damage if position < damage.start < end), end)
 
     def name_damage(self, damage: Damage) -> str:
-        """The damage with the file it is in."""
+        """The damage with its file."""
         return f"{self.path}.log: {damage}"
 
     # -- finding ------------------------------------------------------------------------------------
 
     def pending_start(self, offset: int) -> int | None:
-        """The position of the batch in memory that holds `offset` or is the last before it; None if in the file."""
+        """The position of the batch in memory with `offset`, or of the last one before it; None if in the file."""
         offsets = self._pending_offsets
         if not offsets or offset < offsets[0]:
             return None
         return self._pending_positions[bisect_right(offsets, offset) - 1]
 
     def copied_offset(self) -> int:
-        """The offset that follows what is in the file; -1 where that is not known without the index."""
+        """The offset after the bytes in the file; -1 if unknown without the index."""
         return self._pending_offsets[0] if self._pending_offsets else self.end_offset
 
     def pending_end(self, position: int) -> tuple[int, int] | None:
@@ -304,7 +304,7 @@ class Segment:
         return positions[at], self._pending_offsets[at]
 
     def pending_after(self, position: int) -> tuple[int, int]:
-        """The end of the batch in memory that starts at `position`, and the offset that follows it."""
+        """The end of the batch in memory that starts at `position`, and the next offset."""
         found = self.pending_header(position)
         return position + found.size, found.next_offset
 
@@ -313,7 +313,7 @@ class Segment:
         return header(self.pending[bisect_left(self._pending_positions, position)])
 
     def pending_from_time(self, position: int, timestamp: int, first_offset: int) -> int | None:
-        """The start of the first batch in memory, at or after `position`, that may hold such a record (`plan_time`)."""
+        """The start of the first batch in memory, at or after `position`, that may have such a record (`plan_time`)."""
         for start, buffer in zip(self._pending_positions, self.pending, strict=True):
             if start < position:
                 continue

@@ -10,18 +10,18 @@ from duramen.storage.segment.damage import DamageCause
 __all__ = ["UNCOVERED", "ByteSpan", "spans_of"]
 
 UNCOVERED: Final = (*range(8), *range(LENGTH_END, LENGTH_END + 4))
-"""The bytes of a batch that its own CRC does not cover and whose change leaves it whole: base offset, leader epoch."""
+"""The bytes that a batch's own CRC does not cover: base offset and leader epoch."""
 
 _MAGIC: Final = 2
-_LARGEST_BYTES: Final = 64 * 1024 * 1024  # what claims to be larger and does not end in sight is searched for others
-# Base offset below 2^56, a length that is not negative, the magic, and attributes of which the upper byte is not used.
+_LARGEST_BYTES: Final = 64 * 1024 * 1024  # larger ones that do not end within reach are searched for other batches
+# Base offset below 2^56, a non-negative length, the magic, and attributes with an unused upper byte.
 _LOOKS_LIKE_ONE: Final = re.compile(rb"(?=\0.{7}[\0-\x7f].{7}\x02.{4}\0)", re.DOTALL)
 
 
 class ByteSpan(NamedTuple):
-    """Bytes `start` to `end` (positions in the segment): one batch, or what is damaged up to where one begins again.
+    """Bytes `start` to `end` (positions in the segment): one batch, or damaged bytes up to the next batch.
 
-    `cause` is None for a batch that matches its CRC; else `head` is what stands there, None where it makes no sense.
+    `cause` is None for a batch that matches its CRC; else `head` is the header there, None if it is invalid.
     """
 
     start: int
@@ -31,9 +31,9 @@ class ByteSpan(NamedTuple):
 
 
 def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[ByteSpan], int]:
-    """The spans of bytes that begin with a batch at the position `origin`, and the position where they end.
+    """The spans of bytes that start with a batch at the position `origin`, and their end position.
 
-    `whole`: where the bytes end a batch does too. Else what looks like a batch cut off at the end is left out.
+    `whole`: the bytes end with a batch. Else a batch that is cut off at the end is left out.
     """
     spans: list[ByteSpan] = []
     at, size = 0, len(data)
@@ -57,7 +57,7 @@ def spans_of(data: memoryview, origin: int, *, whole: bool) -> tuple[list[ByteSp
 
 
 def _head(data: memoryview, at: int) -> Header | None:
-    """The header at a place; None where it cannot be one."""
+    """The header at a place; None if it cannot be one."""
     if at + HEADER_BYTES > len(data):
         return None
     found = header(data, at)
@@ -69,7 +69,7 @@ def _is_sound(data: memoryview, at: int, head: Header) -> bool:
 
 
 def _following(data: memoryview, at: int, head: Header | None, *, whole: bool) -> int | None:
-    """Where the next sound batch begins behind a damaged one; None where none does."""
+    """The start of the next sound batch after a damaged one; None without one."""
     end = at + head.size if head is not None else 0
     following = _head(data, end) if head is not None else None
     if head is None or following is None or end + following.size > len(data) or not _is_sound(data, end, following):
@@ -78,15 +78,15 @@ def _following(data: memoryview, at: int, head: Header | None, *, whole: bool) -
         return _next_start(data, at + 1, whole=whole)
     if following.base_offset == head.next_offset:
         return end
-    # Compaction may have left a gap; or its own length is wrong, and leads over others.
+    # Compaction may have left a gap; or its own length is wrong, and skips others.
     inner = _next_start(data[:end], at + 1, whole=True)
     return end if inner is None else inner
 
 
 def _next_start(data: memoryview, first: int, *, whole: bool) -> int | None:
-    """Where the next sound batch begins that others follow up to the end of the bytes.
+    """The start of the next sound batch that others follow up to the end of the bytes.
 
-    A batch that somebody has stored in a record is sound too, but what follows it is not.
+    A batch stored in a record is sound too, but the bytes after it are not.
     """
     for found in _LOOKS_LIKE_ONE.finditer(data, first):
         at = found.start()

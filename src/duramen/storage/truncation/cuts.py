@@ -18,11 +18,11 @@ from duramen.storage.segment.segment import Segment, segment_name
 
 __all__ = ["TruncatedLog", "apply_cut", "cut_files", "cut_memory", "end_in_memory", "end_of_cut", "truncate"]
 
-_DAMAGED: Final = 0x5A17C0DE  # with it no CRC matches: each batch of such a block is looked at by its own
+_DAMAGED: Final = 0x5A17C0DE  # no CRC matches it: each batch of such a block is checked by itself
 
 
 class TruncatedLog(NamedTuple):
-    """What is left, as the batches left describe it; the last segment is the one to append to."""
+    """The remaining log, according to the remaining batches; the last segment receives appends."""
 
     segments: list[Segment]
     end_offset: int
@@ -40,10 +40,10 @@ def _nothing_seen() -> _Seen:
 
 
 def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
-    """Where `log`, which has nothing in memory, ends once it is cut to `end_offset`: a batch that reaches beyond goes.
+    """The end of `log`, which has nothing in memory, after a truncation to `end_offset`: at a batch boundary.
 
-    Whoever makes the cut again may find what came after it in that batch's place. Blocking: reads what is left of the
-    segment that the end lies in. Raises OSError.
+    A repeated truncation may find later records in place of the batch at the end. Blocking: reads the rest of the
+    segment at the end. Raises OSError.
     """
     _check_synced(log)
     end_offset = min(end_offset, log.end_offset)
@@ -55,10 +55,10 @@ def end_of_cut(files: FileSystem, log: Log, end_offset: int) -> int:
 
 
 def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
-    """Cut the files of `log`, which has nothing in memory, so that it ends at `end_offset`.
+    """Truncate the files of `log`, which has nothing in memory, to `end_offset`.
 
-    A batch that reaches beyond goes whole. What is damaged before it stays damaged, and what is sound around it stays.
-    Blocking: reads what is left. Raises OSError.
+    A batch that reaches beyond is removed as a whole. Damage before it stays damage, and sound batches around it stay.
+    Blocking: reads the remaining bytes. Raises OSError.
     """
     _check_synced(log)
     seen = _nothing_seen()
@@ -73,7 +73,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
             end_offset = min(end_offset, kept[-1].end_offset) if end > end_offset else end_offset
             continue
         if segment.size and not files.exists(segment.path + ".log"):
-            # Let go since, as the write-ahead log says further on; or it is found when it is read.
+            # Deleted since, according to later frames; or its damage is found when it is read.
             segment.closed = True
             segment.index = None
             kept.append(segment)
@@ -86,7 +86,7 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
             end_offset = rest.end_offset
             truncate(files, rest, 0)
     if kept != log.segments and files.exists(log.directory):
-        # A checkpoint that began before the cut may name them, and finds none of its own to sync any more.
+        # An earlier checkpoint may name them, and has no segments of its own left to sync.
         files.sync_directory(log.directory)
         files.sync_directory(LOGS_DIRECTORY)
     if not kept or kept[-1].closed:
@@ -97,18 +97,18 @@ def cut_files(files: FileSystem, log: Log, end_offset: int) -> TruncatedLog:
 
 
 def truncate(files: FileSystem, rest: Segment, entries: int) -> None:
-    """Cut a segment's files to what is left of it, and to so many entries of its index. Blocking. Raises OSError."""
+    """Truncate a segment's files to its rest, and its index to that many entries. Blocking. Raises OSError."""
     file = files.open(rest.path + ".log")
     file.truncate(rest.size)
     file.sync()
-    # What it says of bytes that are gone would be believed again once the segment is closed.
+    # Otherwise its entries of removed bytes would be trusted again once the segment is closed.
     index_file = files.open(rest.path + ".index", create=True)
     index_file.truncate(min(index_file.size(), INDEX_HEADER_BYTES + ENTRY_BYTES * entries))
     index_file.sync()
 
 
 def _rest_in_memory(segment: Segment, end_offset: int, writers: TransactionalWriters) -> Segment:
-    """What is left of a segment without a file: itself, where that is all of it."""
+    """The rest of a segment without a file: the segment itself, if all of it stays."""
     rest = Segment(segment.path, segment.base_offset, segment.generation)
     rest.end_offset = segment.base_offset
     rest.in_memory = True
@@ -123,18 +123,18 @@ def _rest_in_memory(segment: Segment, end_offset: int, writers: TransactionalWri
 
 def _check_synced(log: Log) -> None:
     if any(segment.suspect for segment in log.segments):
-        # With durability=os nothing else has the records, and it is never written again.
+        # With durability=os nothing else has the records, and they are never rewritten.
         code = errno.EIO if log.durability == "os" else errno.EAGAIN
         raise OSError(code, f"{log.directory} could not be synced and is not rewritten yet")
 
 
 class _Rest:
-    """What is left of a segment: `segment`.
+    """The rest of a segment: `segment`.
 
-    Its index is not asked: of a cut that is made again, the file may stand at a later one already.
+    Its index is not used: for a repeated truncation, the file may have a later one already.
 
-    Damage that reaches up to the end, or that nothing says the end of, goes: it looks like what is left by a recovery
-    that made the same cut before and did not come to its own end.
+    Damage that reaches up to the end, or has an unknown end, is removed: it looks like the result of a recovery that
+    made the same truncation and was interrupted.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class _Rest:
         for hole in damage_of(self._file, self._expected):
             if self._keep(hole.start) and hole.start == self.segment.size:
                 if not 0 <= hole.last_offset < self._end_offset:
-                    # What would lie before the log's start was let go, and is not lost.
+                    # Records before the log's start were deleted, and are not lost.
                     first = hole.first_offset if self.segment.size else max(hole.first_offset, self._start_offset)
                     self.segment.end_offset = min(first, self._end_offset)
                     break
@@ -180,11 +180,11 @@ class _Rest:
                 self._index.set_crc(block, self._index.crc(block) ^ _DAMAGED)
 
     def _keep(self, stop: int) -> bool:
-        """Sound batches up to a position; False once one reaches beyond the end."""
+        """Keep sound batches up to a position; returns False once one reaches beyond the end."""
         rest, base_offset = self.segment, self._expected.base_offset
         for position, found, whole in walk_batches(self._file, rest.size, stop, rest.end_offset):
             if found.next_offset > self._end_offset:
-                # What lies before it may have been compacted away.
+                # The records before it may be compacted.
                 rest.end_offset = min(found.base_offset, self._end_offset)
                 return False
             if position == 0:
@@ -209,7 +209,7 @@ class _Rest:
 
 
 def apply_cut(log: Log, cut: TruncatedLog) -> None:
-    """Take over what `cut_files` left."""
+    """Apply the result of `cut_files`."""
     end_offset = cut.end_offset
     log.segments = cut.segments
     for segment in log.segments:
@@ -222,9 +222,9 @@ def apply_cut(log: Log, cut: TruncatedLog) -> None:
 
 
 def end_in_memory(log: Log, end_offset: int) -> int | None:
-    """Where `log` ends once it is cut to `end_offset`, if all that goes is in memory only, and what it changed known.
+    """The end of `log` after a truncation to `end_offset`, if only memory changes and the old producers are known.
 
-    None where files have to be cut, and where the log was in bulk: only both checkpoints say then that it was cut.
+    None if files must be truncated, or if the log was in bulk: then only both checkpoints record the truncation.
     """
     segment, replicated = log.active, log.replicated
     if log.durability == "os":
@@ -233,14 +233,14 @@ def end_in_memory(log: Log, end_offset: int) -> int | None:
     if position is None or replicated is None or any(one.suspect for one in log.segments):
         return None
     place = segment.pending_header(position).base_offset
-    # A log of which nothing is left may need a file that says where it goes on.
+    # An empty log may need a file that records its end.
     return place if replicated.remembers(place) and (position or len(log.segments) > 1) else None
 
 
 def cut_memory(log: Log, end_offset: int) -> int:
-    """Cut `log` where `end_in_memory` says that it can be; returns how many bytes that freed. No copy may be under way.
+    """Truncate `log` as `end_in_memory` allows; returns the freed bytes. No copy may be in progress.
 
-    What is in the files stays as it is, and nothing is read.
+    Files stay as they are, and nothing is read.
     """
     segment, replicated = log.active, log.replicated
     position = segment.pending_start(end_offset)

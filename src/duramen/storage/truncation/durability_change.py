@@ -27,9 +27,9 @@ class Switching:
         release: Callable[[Log, DuramenError | None], None],
         patient: Callable[[Log], bool],
     ) -> None:
-        """`release` is called when appends to a log may go on, or with why they cannot.
+        """`release` is called when appends to a log may continue, or with an error.
 
-        `patient` says whether one of those that wait is patient.
+        `patient` tells whether a waiting append is patient.
         """
         self._upkeep = upkeep
         self._notes = notes
@@ -37,14 +37,14 @@ class Switching:
         self._patient = patient
 
     def switch(self, log: Log) -> None:
-        """Make the log's durability what it is to be at a roll, after everything before it is synced; if it is to."""
-        log.version += 1  # what is volatile no more belongs into the next checkpoint
+        """Change the log's durability at a roll, after everything before it is synced, if it has to change."""
+        log.version += 1  # records that are no longer volatile belong into the next checkpoint
         for segment in log.segments:
             if segment.in_memory:
                 segment.in_memory = False
-                log.version += 1  # what a checkpoint has to say of it is another
+                log.version += 1  # its checkpoint entry has changed
                 self._upkeep.copier.add(log, segment.size - segment.copied)
-        # Both generations of the checkpoint have to know what only the segments hold: the WAL never had it.
+        # Both generations of the checkpoint must have the records that only segments hold: the WAL never had them.
         request = self._upkeep.checkpointer.request
         switched = partial(self._switched, log)
         request(lambda failure: request(switched) if failure is None else switched(failure))
@@ -74,11 +74,11 @@ class Switching:
             if error is None and not log.deleted:
                 self._upkeep.copier.finish(log, log.active)
                 log.set_durability(change.durability)
-                log.synced_to(change.end_offset)  # the checkpoints did that, also where it was in bulk
+                log.synced_to(change.end_offset)  # the checkpoints synced it, even if it was in bulk
                 log.notify()
             self._release(log, error)
 
-        log.switching_to = change.durability  # what is noted of the log meanwhile comes after this
+        log.switching_to = change.durability  # frames of the log from now on come after this
         hold = self._upkeep.checkpointer.hold
         self._notes.write(
             FrameType.CHECKPOINT_ENTRY, log, encode_change(change), durable, staged=lambda: holds.append(hold())

@@ -1,6 +1,6 @@
 """Removes records: retention, a new log start, truncation, a deleted log.
 
-Files follow some time after it is durable.
+Files are removed some time after that is durable.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ Done = Callable[[DuramenError | None], None]
 _NOT_DELETED: Final = "records cannot be deleted"
 
 _RETIRED: Final = 16
-"""So many of the newest segments let go at once stay open while they are read: a slice may not have opened them yet."""
+"""The number of newest removed segments that stay open while they are read: a slice may not have opened them yet."""
 
 
 class Removal:
@@ -67,7 +67,7 @@ class Removal:
     # -- whole logs ---------------------------------------------------------------------------------
 
     def delete(self, log: Log, done: Done | None) -> None:
-        """The log, which nobody appends to any more, and its files."""
+        """Delete the log, which receives no more appends, and its files."""
         self._upkeep.copier.forget(log)
         self._forget(log.segments[:-_RETIRED])
         self._need_not_be_synced(log.segments[-_RETIRED:])
@@ -90,7 +90,7 @@ class Removal:
     # -- the oldest records -------------------------------------------------------------------------
 
     def enforce_retention(self, log: Log, now_ms: int) -> None:
-        """Let go what the log's retention settings say."""
+        """Delete records according to the log's retention settings."""
         config = log.config
         facts = [
             RetentionSegmentFacts(segment.base_offset, end, segment.size, _newest_ms(segment), segment.begun_ms)
@@ -106,9 +106,9 @@ class Removal:
                 self.on_late(log, gone)
 
     def delete_before(self, log: Log, offset: int, done: Done, *, patient: bool = False) -> None:
-        """Let go of everything before `offset`, which is not beyond the high watermark; `done` once that is durable.
+        """Delete everything before `offset`, at most the high watermark; calls `done` once that is durable.
 
-        One that is `patient` waits for room on a full disk.
+        A `patient` deletion waits for room on a full disk.
         """
         again = partial(self.delete_before, log, offset, done, patient=patient)
         waits = any(
@@ -134,7 +134,7 @@ class Removal:
             self._worker.soon(partial(done, None))
 
     def move_start(self, log: Log, offset: int, done: Done | None = None) -> None:
-        """Let go of everything before `offset`, which has all been copied; `done` once that is durable."""
+        """Delete everything before `offset`, which must be copied; calls `done` once that is durable."""
         if offset == log.end_offset and log.active.size:
             log.roll()
         dropped = log.drop_before(offset)
@@ -148,14 +148,14 @@ class Removal:
 
         def durable(error: DuramenError | None) -> None:
             if error is None:
-                # No sooner: a checkpoint with older states names them, and a loss of power may take the new start.
+                # Not earlier: a checkpoint with older states names them, and a power loss may revert the new start.
                 self._need_not_be_synced(dropped)
             if done is not None:
                 done(error)
             if error is not None or not dropped:
                 return
             if log.durability == "os":
-                # Until a checkpoint has its producers, only the batches say what they have written.
+                # Until a checkpoint has its producers, only the batches have them.
                 self._upkeep.checkpointer.request(let_go)
             else:
                 let_go(None)
@@ -169,7 +169,7 @@ class Removal:
                 self._worker.soon(partial(done, None))
 
     def _remover(self, log: Log, dropped: list[Segment]) -> Callable[[OSError | None], None]:
-        """What removes their files, once that may be; it is told why that failed, or None."""
+        """The function that removes their files, later; it gets the error of the change, or None."""
         paths = [segment.path + ending for segment in dropped for ending in (".log", ".index")]
         last = placeholder(log)
 
@@ -208,19 +208,19 @@ class Removal:
             self._files.unlink(path)
 
     def end(self) -> None:
-        """Remove the files that would stay for a while yet: the node stops."""
+        """Remove delayed files now: the node stops."""
         self._lingering.end()
 
     # -- the newest records -------------------------------------------------------------------------
 
     def truncate(self, log: Log, end_offset: int, epoch: int, done: Done) -> None:
-        """Cut a log to `end_offset`, as the leader of `epoch` wants it; `done` once that is durable and done.
+        """Truncate a log to `end_offset`, for the leader of `epoch`; calls `done` once that is durable and complete.
 
-        Nobody appends to it meanwhile, and nobody is in the middle of reading what is cut.
+        The caller keeps others from appending to it, or reading truncated records, meanwhile.
         """
         Truncation(self._files, self._upkeep, self._notes, self._forget, log, done).begin(end_offset, epoch)
 
 
 def _newest_ms(segment: Segment) -> int:
-    """The timestamp of the newest record; one that compaction left no record of is as old as can be."""
+    """The timestamp of the newest record; for a compacted segment without records, the oldest possible."""
     return 0 if segment.generation and segment.max_timestamp < 0 else segment.max_timestamp

@@ -1,7 +1,7 @@
-"""Truncates a log's last segment at a place that its index gives; reads one block.
+"""Truncates a log's last segment at a place that its index has; reads one block.
 
-This suffices if nothing is known of idempotent producers. Otherwise the whole segment is read, because the producers'
-state depends on the remaining batches. A batch that stands for missing records and makes producers unknown begins a
+This suffices if there are no known idempotent producers. Otherwise the whole segment is read, because the producers'
+state depends on the remaining batches. A placeholder for missing records, which makes producers unknown, starts a
 segment, so that a truncation removes it entirely or not at all.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Ending", "cut_ending", "end_of_ending", "ending_of"]
 
 
 class Ending(NamedTuple):
-    """The last segment of a log that is to end at `end_offset`, and a copy of its index for who looks where that is."""
+    """The last segment of a log to be truncated to `end_offset`, and a copy of its index."""
 
     segment: Segment
     blocks: SegmentIndex
@@ -30,7 +30,7 @@ class Ending(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """Where the first batch that goes begins, the offset that the log ends at, and the largest timestamp before it."""
+    """The position of the first removed batch, the new end offset of the log, and the largest timestamp before it."""
 
     position: int
     end_offset: int
@@ -38,7 +38,7 @@ class _Spot(NamedTuple):
 
 
 def ending_of(log: Log, end_offset: int) -> Ending | None:
-    """How `log`, which has nothing in memory, is to end; None where all of it has to be read for that."""
+    """The truncation of `log`, which has nothing in memory; None if all of it has to be read for that."""
     segment = log.active
     index = segment.index
     if not segment.base_offset < end_offset < log.end_offset or index is None or segment.pending:
@@ -49,13 +49,13 @@ def ending_of(log: Log, end_offset: int) -> Ending | None:
 
 
 def end_of_ending(files: FileSystem, log: Log, ending: Ending) -> int:
-    """As `end_of_cut`. Blocking. Raises OSError."""
+    """Like `end_of_cut`. Blocking. Raises OSError."""
     spot = _spot(files, files.open(ending.segment.path + ".log"), ending)
     return end_of_cut(files, log, ending.end_offset) if spot is None else spot.end_offset
 
 
 def cut_ending(files: FileSystem, log: Log, ending: Ending) -> TruncatedLog:
-    """As `cut_files`. Blocking. Raises OSError."""
+    """Like `cut_files`. Blocking. Raises OSError."""
     segment = ending.segment
     file = files.open(segment.path + ".log")
     spot = _spot(files, file, ending)
@@ -77,7 +77,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> TruncatedLog:
 
 
 def _spot(files: FileSystem, file: File, ending: Ending) -> _Spot | None:
-    """None where what is there is not what the index says. After a start the file has its beginning."""
+    """None if the file does not match the index. After a start the file has the index's beginning."""
     segment, index, end_offset = ending
     if index.first:
         earlier = read_index(files, segment.path, segment.base_offset, index.first, index.first)

@@ -1,7 +1,6 @@
 """One truncation of a log: the frame that records it, then the removal from memory alone or from files too.
 
-If it fails on a full disk, it is retried until there is room; the log is held meanwhile, and nothing happens in
-between.
+If it fails on a full disk, it is retried until there is room; the log is held meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +25,9 @@ _WHAT = "a log cannot be truncated"
 
 
 class Truncation:
-    """Cuts `log`; `done` once that is durable and done. `forget` lets go of what is known of segments.
+    """Truncates `log`; calls `done` once that is durable and complete. `forget` drops cached state of segments.
 
-    Nobody appends to the log meanwhile, and nobody is in the middle of reading what is cut.
+    The caller keeps others from appending to the log, or reading truncated records, meanwhile.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class Truncation:
         self._let_go: Callable[[], None] | None = None
 
     def begin(self, end_offset: int, epoch: int) -> None:
-        """Cut it to `end_offset`, as the leader of `epoch` wants it; a batch that reaches beyond goes whole.
+        """Truncate it to `end_offset`, for the leader of `epoch`; a batch that reaches beyond is removed as a whole.
 
-        Where files have to be cut all that is left may be read (see `ending_of`). Who follows another leader mostly
-        lets go of so little, so soon, that no file has it.
+        If files must be truncated, the whole rest may be read (see `ending_of`). A follower with a new leader usually
+        removes so few and so recent records that no file has them.
         """
         end = end_in_memory(self._log, end_offset)
         if end is not None:
@@ -82,7 +81,7 @@ class Truncation:
         return partial(end_of_ending, self._files, self._log, ending)
 
     def _note(self, epoch: int, end_offset: int) -> None:
-        """It ends there, where a batch ends or the log began."""
+        """Record the new end, which is the end of a batch or the start of the log."""
         self._end_offset = end_offset
         self._notes.write(
             FrameType.TRUNCATE, self._log, encode_truncate(end_offset, epoch), self._noted, staged=self._hold
@@ -98,7 +97,7 @@ class Truncation:
             self._carry_out()
 
     def _carry_out(self, _: OSError | None = None) -> None:
-        """The frame is durable; a copy may have taken to the file meanwhile what goes."""
+        """The frame is durable; a copy may have written removed bytes to the file meanwhile."""
         log, copier = self._log, self._upkeep.copier
         if copier.running:
             copier.when_idle(self._carry_out)
@@ -128,12 +127,12 @@ class Truncation:
             self._retry(result, self._carry_out)
             return
         if log.deleted:
-            self._finish(None)  # nothing of it is left
+            self._finish(None)  # all of it is removed
             return
         self._forget(log.segments)
         apply_cut(log, result)
         log.cut_again = log.durability == "os"
-        # What is left may have bytes that only the WAL vouches for; of the last one the index is written anew.
+        # The rest may have bytes that only the WAL vouches for; the last one's index is rewritten.
         for segment in log.segments:
             if segment.size and not segment.in_memory and (segment.synced < segment.size or segment is log.active):
                 self._upkeep.copier.unsynced[segment] = log
@@ -142,7 +141,7 @@ class Truncation:
     def _retry(self, failure: BaseException, step: Callable[[], None]) -> None:
         def again() -> None:
             if self._log.deleted:
-                self._finish(None)  # nothing of it is left
+                self._finish(None)  # all of it is removed
             else:
                 step()
 
@@ -150,9 +149,9 @@ class Truncation:
 
     def _give_up(self, error: DuramenError) -> None:
         if self._let_go is not None:
-            # A recovery makes the cut, unless a checkpoint comes before it.
+            # A recovery truncates it, unless a checkpoint comes first.
             self._upkeep.unfinished = error
-            if self._log.durability == "os":  # nothing else has what would come after it
+            if self._log.durability == "os":  # nothing else has the records after it
                 self._log.failed = f"truncating {self._log.directory} failed ({error}); no writes until restart"
         self._finish(error)
 

@@ -15,7 +15,7 @@ from duramen.storage.wal.wal import Wal
 __all__ = ["FRAME_ROOM", "Notes"]
 
 FRAME_ROOM: Final = 256
-"""Bytes for the frames that may go before a log's first batch in an epoch, and for any frame that is no append."""
+"""Bytes of the frames that may precede a log's first batch in an epoch, and of any frame without a batch."""
 
 _RETRY_MS: Final = 1000
 
@@ -29,7 +29,7 @@ class _Note(NamedTuple):
 
 
 class Notes:
-    """Notes what happens to logs, in the order in which it happens."""
+    """Writes control frames of logs in the order of the calls."""
 
     def __init__(
         self, wal: Wal, worker: Worker, clock: Clock, deadlines: Deadlines, flush_soon: Callable[[], None]
@@ -39,7 +39,7 @@ class Notes:
         self._clock = clock
         self._deadlines = deadlines
         self._flush_soon = flush_soon
-        self._delayed: deque[_Note] = deque()  # a later one says what the log is after the earlier: none overtakes
+        self._delayed: deque[_Note] = deque()  # a later frame builds on earlier ones: none overtakes
 
     def write(
         self,
@@ -49,7 +49,7 @@ class Notes:
         done: Callable[[DuramenError | None], None],
         staged: Callable[[], None] | None = None,
     ) -> None:
-        """Stage a frame as soon as the WAL has room for it, then `staged`; `done` once durable, or with an error."""
+        """Stage a frame as soon as the WAL has room, then call `staged`; `done` once durable, or with an error."""
         note = _Note(type_, log, payload, done, staged)
         if self._delayed or not self._stage(note):
             self._delayed.append(note)

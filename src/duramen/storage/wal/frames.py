@@ -46,11 +46,11 @@ _HEADER = struct.Struct(">IIIIQBQ")
 _CRC = struct.Struct(">I")
 _COVERED = struct.Struct(">IIIQBQ")
 _MARK = struct.Struct(">II")
-_MARK_AT: Final = 8  # where in a frame its generation and its place stand
+_MARK_AT: Final = 8  # the place of a frame's generation and place
 
 
 class FrameType(IntEnum):
-    """What a frame says; the payloads are in docs/storage-format.md."""
+    """Frame types; the payloads are in docs/storage-format.md."""
 
     FILE = 1
     APPEND = 2
@@ -64,7 +64,7 @@ class FrameType(IntEnum):
 
 
 class Frame(NamedTuple):
-    """A sound frame as found in a file."""
+    """A sound frame in a file."""
 
     generation: int
     place: int
@@ -75,12 +75,12 @@ class Frame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The place of what follows."""
+        """The place after it."""
         return self.place + FRAME_HEADER_BYTES + len(self.payload)
 
 
 class Bad(NamedTuple):
-    """A range of a file that holds no sound frame of its generation, between two that are sound or at the end."""
+    """A range of a file without a sound frame of its generation, between two sound ones or at the end."""
 
     place: int
     end: int
@@ -92,7 +92,7 @@ def position(generation: int, place: int) -> int:
 
 
 def encode(type_: int, log_id: int, payload: Buffer, generation: int, place: int, vouched: int, salt: int) -> bytes:
-    """The header of a frame; the payload is written behind it."""
+    """The header of a frame; the payload is written after it."""
     covered = _COVERED.pack(len(payload), generation, place, vouched, type_, log_id)
     return _CRC.pack(crc32c(payload, crc32c(covered, salt))) + covered
 
@@ -100,7 +100,7 @@ def encode(type_: int, log_id: int, payload: Buffer, generation: int, place: int
 def encode_all(
     type_: int, log_id: int, payloads: Iterable[Buffer], generation: int, place: int, vouched: int, salt: int
 ) -> tuple[list[Buffer], int]:
-    """Frames from `place` on, as `encode` makes each, with their payloads; and the place behind them."""
+    """Frames from `place` on, as `encode` makes them, with their payloads; and the place after them."""
     frames: list[Buffer] = []
     for payload in payloads:
         size = len(payload)
@@ -128,7 +128,7 @@ def _decode(buffer: memoryview, place: int, generation: int, salt: int, origin: 
 
 
 class _Windows:
-    """A file read about a window at a time, so that a large one is never in memory as a whole."""
+    """A file read in windows, so that a large one is never completely in memory."""
 
     def __init__(self, file: File, end: int, window_bytes: int) -> None:
         self._file = file
@@ -138,7 +138,7 @@ class _Windows:
         self.end = end
 
     def at(self, place: int, size: int) -> memoryview:
-        """`size` bytes at `place`; fewer where the file ends."""
+        """`size` bytes at `place`; fewer at the end of the file."""
         size = min(size, self.end - place)
         if not self._origin <= place <= place + size <= self._origin + len(self._window):
             self._origin = place
@@ -152,7 +152,7 @@ class _Windows:
             return None
         _, payload_bytes, found_generation, found_place, *_ = _HEADER.unpack(head)
         size = FRAME_HEADER_BYTES + payload_bytes
-        # Checked before the payload is read: bytes of records may name any size.
+        # Checked before the payload is read: bytes of records may look like any size.
         if found_generation != generation or found_place != place or place + size > self.end:
             return None
         return _decode(self.at(place, size), place, generation, salt, place)
@@ -161,7 +161,7 @@ class _Windows:
 def scan(
     file: File, generation: int, salt: int, *, start: int = 0, end: int | None = None, window_bytes: int = _WINDOW_BYTES
 ) -> Iterator[Frame | Bad]:
-    """What a WAL file of that generation holds from the place `start` of a frame to the place `end`, in order of place.
+    """The frames and bad ranges of a WAL file of that generation from `start`, a frame's place, to `end`, in order.
 
     Ends with the last sound frame or one Bad; a Bad that reaches to the end of the file is the unused rest, a torn
     tail, or both. Blocking: reads `window_bytes` or a frame at once. Raises OSError.
@@ -182,9 +182,9 @@ def scan(
 
 
 def walk(file: File, generation: int, start: int, end: int, salt: int) -> Iterator[Frame]:
-    """The frames of a WAL file from the place `start` of one to the place `end` after another, all of them sound.
+    """The frames of a WAL file from `start`, a frame's place, to `end`, the place after another, all of them sound.
 
-    Reads about 1 MiB at once. Blocking. Raises OSError, also where there is no sound frame.
+    Reads about 1 MiB at once. Blocking. Raises OSError, also if a frame is not sound.
     """
     place = origin = start
     view = memoryview(b"")
@@ -207,11 +207,11 @@ def _next_sound(file: File, windows: _Windows, first: int, generation: int, salt
     searched = first + _MARK_AT
     while searched + _MARK.size <= windows.end:
         data = bytes(file.read(searched, min(len(zeros), windows.end - searched)))
-        # Most of what is searched was never written to: it is found to be zeros much faster than not to hold the mark.
+        # Most of the searched bytes are unused zeros: comparing with zeros is much faster than searching for the mark.
         at, last = -1 if data == zeros else data.find(mark), len(data) - _MARK.size
         while 0 <= at <= last:
             place = searched + at - _MARK_AT
-            # Records may hold the generation millions of times, as keys of big-endian integers do, but not its place.
+            # Records may have the generation millions of times, as keys of big-endian integers do, but not its place.
             if _MARK.unpack_from(data, at)[1] == place and windows.frame(place, generation, salt) is not None:
                 return place
             at = data.find(mark, at + 1)
@@ -220,7 +220,7 @@ def _next_sound(file: File, windows: _Windows, first: int, generation: int, salt
 
 
 def find_generation(buffer: Buffer, salt: int) -> int | None:
-    """The generation of a WAL file from its first frame; None where that frame is not sound."""
+    """The generation of a WAL file from its first frame; None if that frame is not sound."""
     view = memoryview(buffer)
     if len(view) < FRAME_HEADER_BYTES:
         return None

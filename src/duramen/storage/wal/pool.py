@@ -1,4 +1,4 @@
-"""The free files of the write-ahead log: created ahead of need, within a bound, and recycled.
+"""The free files of the write-ahead log: created ahead of need, within a limit, and recycled.
 
 A job creates a file and writes all its blocks, so that a later sync has only data to write. If the disk has no room,
 this fails here, before anything is acknowledged.
@@ -25,7 +25,7 @@ def wal_path(slot: int) -> str:
 
 
 class WalFile:
-    """A file of the write-ahead log, of `capacity` bytes; `end` is where its frames end in this generation."""
+    """A file of the write-ahead log, of `capacity` bytes; `end` is the end of its frames in this generation."""
 
     __slots__ = ("capacity", "end", "file", "generation", "slot")
 
@@ -38,7 +38,7 @@ class WalFile:
 
 
 class WalPool:
-    """Hands out files and takes them back; those that are handed out count towards the bound too."""
+    """Hands out files and takes them back; files in use count towards the limit too."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class WalPool:
         on_room: Callable[[], None],
         on_failure: Callable[[str], None],
     ) -> None:
-        """`on_room` is called when there may be a file that was not there; `on_failure` when none will ever come."""
+        """`on_room` is called when a file may be available; `on_failure` when none will ever be."""
         self.file_bytes = file_bytes
         self.max_bytes = max_bytes
         self.full: DuramenError | None = None
@@ -66,10 +66,10 @@ class WalPool:
         self._abandoned = False
 
     def start(self, existing: Iterable[tuple[int, File, int]]) -> None:
-        """Begin with the files there are, as (slot, file, capacity), and at least with one.
+        """Start with the existing files, as (slot, file, capacity), and at least one.
 
-        Those that the bound has no room for go: it was larger before. So do those smaller than a file is made: a crash
-        has left them half made, or files were smaller before. Blocking. Raises OSError.
+        Files beyond the limit are removed: it was larger before. So are smaller files: a crash has left them
+        incomplete, or the configured size was smaller. Blocking. Raises OSError.
         """
         for slot, file, capacity in existing:
             if capacity < self.file_bytes or self._total_bytes + capacity > self.max_bytes:
@@ -80,15 +80,15 @@ class WalPool:
         if not self._free:
             self._add(self._make(self._slots, self.file_bytes, _FIRST_ZEROED_BYTES))
         else:
-            # One may have been made by a process that was killed before its name was on disk.
+            # A killed process may have created one whose name is not durable.
             self._files.sync_directory(WAL_DIRECTORY)
 
     def close(self) -> None:
-        """No file is made any more."""
+        """Create no more files."""
         self._closed = True
 
     def abandon(self) -> None:
-        """The start has failed: nobody is there to be told of a file that is being made."""
+        """The start has failed: ignore files that are being created."""
         self._closed = self._abandoned = True
 
     def has(self, need: int) -> bool:
@@ -96,29 +96,29 @@ class WalPool:
         return any(file.capacity >= need for file in self._free)
 
     def take(self, need: int) -> WalFile:
-        """The next free file of at least `need` bytes: there is one."""
+        """The next free file of at least `need` bytes, which must exist."""
         file = next(file for file in self._free if file.capacity >= need)
         self._free.remove(file)
         return file
 
     def give_back(self, file: WalFile) -> None:
-        """Nothing in the file is needed any more."""
+        """The file is no longer needed."""
         self._free.append(file)
 
     def free_bytes(self) -> int:
-        """Bytes of the files that are free, and of those that may still be made."""
+        """Bytes of the free files, and of those that may still be created."""
         return sum(file.capacity for file in self._free) + max(0, self.max_bytes - self._total_bytes)
 
     def retry(self) -> None:
-        """There may be space again: find out."""
+        """Check whether there is space again."""
         if self.full is not None and not self.preparing:
             self.prepare(self.file_bytes)
             if not self.preparing:
-                self.full = None  # none has to be made any more
+                self.full = None  # no file is needed any more
                 self._on_room()
 
     def prepare(self, need: int) -> None:
-        """Have a free file of at least `need` bytes made ahead of need, within the bound."""
+        """Create a free file of at least `need` bytes ahead of need, within the limit."""
         size = max(need, self.file_bytes)
         if self.preparing or self._closed or self.has(size):
             return
@@ -162,7 +162,7 @@ class WalPool:
         self._total_bytes += file.capacity
 
     def _make(self, slot: int, size: int, zeroed_bytes: int) -> WalFile:
-        # A block that was written before syncs in 60 % of the time that a merely allocated one takes.
+        # Written blocks sync in 60 % of the time of merely allocated ones.
         path = wal_path(slot)
         try:
             file = self._files.open(path, create=True)
@@ -170,9 +170,9 @@ class WalPool:
             for start in range(0, min(size, zeroed_bytes), len(_ZEROS)):
                 write_all(file, [_ZEROS[: min(len(_ZEROS), size - start)]], start)
                 if start:
-                    file.sync()  # bit by bit: syncs of others wait behind what the disk gets at a time
+                    file.sync()  # in small steps: syncs of others wait behind each
             file.sync()
-            # Written a MiB at a time it lies in memory in folios of that size, and each write looks at all of one.
+            # Written in steps of a MiB, it is cached in folios of that size, and each write scans a whole one.
             file.forget(0, size)
             self._files.sync_directory(WAL_DIRECTORY)
         except OSError:

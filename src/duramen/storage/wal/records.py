@@ -32,45 +32,45 @@ _FORGOTTEN = struct.Struct(">q")
 
 
 def encode_created(key: LogKey, durability: str) -> bytes:
-    """A log begins: whose it is, and its durability."""
+    """A log is created: its key and its durability."""
     return _CREATED.pack(key.stream_id.bytes, key.partition, DURABILITIES.index(durability))
 
 
 def decode_created(payload: Buffer) -> tuple[LogKey, str]:
-    """What `encode_created` was given."""
+    """The arguments of `encode_created`."""
     stream_id, partition, durability = _CREATED.unpack(payload)
     return LogKey(UUID(bytes=stream_id), partition), DURABILITIES[durability]
 
 
 def encode_takeover(epoch: int, leader_id: int, first_offset: int) -> bytes:
-    """A leadership begins."""
+    """A leadership starts."""
     return _TAKEOVER.pack(epoch, leader_id, first_offset)
 
 
 def decode_takeover(payload: Buffer) -> tuple[int, int, int]:
-    """What `encode_takeover` was given."""
+    """The arguments of `encode_takeover`."""
     epoch, leader_id, first_offset = _TAKEOVER.unpack(payload)
     return epoch, leader_id, first_offset
 
 
 def encode_truncate(end_offset: int, epoch: int) -> bytes:
-    """A log is cut: its end is `end_offset` now, as the leader of `epoch` wants it."""
+    """A log is truncated to `end_offset`, for the leader of `epoch`."""
     return _TRUNCATE.pack(end_offset, epoch)
 
 
 def decode_truncate(payload: Buffer) -> tuple[int, int]:
-    """What `encode_truncate` was given."""
+    """The arguments of `encode_truncate`."""
     end_offset, epoch = _TRUNCATE.unpack(payload)
     return end_offset, epoch
 
 
 def encode_forgotten(forgotten_id: int) -> bytes:
-    """Producers up to that id may have written to the log, and are not known there."""
+    """Producers up to that id may have written to the log, and are unknown there."""
     return _FORGOTTEN.pack(forgotten_id)
 
 
 def decode_forgotten(payload: Buffer) -> int:
-    """What `encode_forgotten` was given."""
+    """The arguments of `encode_forgotten`."""
     (forgotten_id,) = _FORGOTTEN.unpack(payload)
     return int(forgotten_id)
 
@@ -84,11 +84,11 @@ class LogChange(NamedTuple):
 
 
 def encode_change(change: LogChange) -> bytes:
-    """What a log's checkpoint would say differently."""
+    """A change of a log's checkpoint entry."""
     return _CHANGE.pack(change.start_offset, change.end_offset, DURABILITIES.index(change.durability))
 
 
 def decode_change(payload: Buffer) -> LogChange:
-    """What `encode_change` was given."""
+    """The arguments of `encode_change`."""
     start_offset, end_offset, durability = _CHANGE.unpack(payload)
     return LogChange(start_offset, end_offset, DURABILITIES[durability])

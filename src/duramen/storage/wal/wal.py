@@ -31,9 +31,9 @@ FILE_PAYLOAD_BYTES: Final = 16 + 4 + 8
 _PAGE_BYTES: Final = 4096
 _ZEROS: Final = memoryview(bytes(_PAGE_BYTES))
 
-_LONG_S: Final = 0.002  # of a sync: then fewer syncs are worth more than earlier ones
-_SHORT_S: Final = 0.0005  # of a sync: then what can be done meanwhile is too little to hurry for
-_TRUSTED: Final = 100  # syncs after a start: then what they usually take is known
+_LONG_S: Final = 0.002  # of a sync: beyond it, fewer syncs are worth more than earlier ones
+_SHORT_S: Final = 0.0005  # of a sync: below it, there is too little to do meanwhile to start early
+_TRUSTED: Final = 100  # syncs after a start until their usual length is known
 _LONGER_S: Final = (_SHORT_S, 0.005, 0.05)
 _RESTS: Final = (1, 10, 50, 500)
 """For so many times the length of a sync there is none at once: of one that is shorter than the first of those, …"""
@@ -43,22 +43,22 @@ _PAUSE_SHARE: Final = 0.1
 
 
 class Syncable(Protocol):
-    """A log, as the WAL sees it."""
+    """A log in the view of the WAL."""
 
     def synced_to(self, end_offset: int) -> None:
         """Everything below `end_offset` is durable now."""
 
     def notify(self) -> None:
-        """Called once after one or more `synced_to`: readers may go on."""
+        """Called once after one or more `synced_to`: readers may continue."""
 
 
 _Waiting = tuple[int, Syncable | None, int, Callable[..., None] | None, int | None, int]
-"""A position, a log to advance up to an offset, whom to tell (with the error, and with a base offset before it), and
-how many wait for that."""
+"""A position, a log to advance up to an offset, a callback (with the error, and perhaps a base offset before it), and
+the number of its waiters."""
 
 
 class Synced(NamedTuple):
-    """What a sync did: everything up to the WAL position `until` is durable; `again`: the next is under way."""
+    """The result of a sync: everything up to the WAL position `until` is durable; `again`: the next one is running."""
 
     until: int
     seconds: float
@@ -66,7 +66,7 @@ class Synced(NamedTuple):
 
 
 class HeldFile(NamedTuple):
-    """A part of the WAL that can be read again: frames of `file` from the place `start` to the place `end`."""
+    """A readable part of the WAL: frames of `file` from the place `start` to the place `end`."""
 
     file: File
     generation: int
@@ -76,12 +76,12 @@ class HeldFile(NamedTuple):
 
 
 def _rest_of_page(end: int, capacity: int) -> Buffer:
-    """Zeros: to write a part of a page that is not in memory, the system would have to read it from the disk first."""
+    """Zeros: to write a part of an uncached page, the system would have to read it from the disk first."""
     return _ZEROS[: min(-end % _PAGE_BYTES, capacity - end)]
 
 
 class Wal:
-    """Appends, syncs, waits and recycles. One thread of control calls everything but the jobs it submits."""
+    """Appends, syncs, waits and recycles. One thread calls everything except the submitted jobs."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Wal:
         max_bytes: int,
         on_room: Callable[[], None],
     ) -> None:
-        """`salt` seeds the frames' CRCs; `on_room` is called when `room` may answer otherwise than before."""
+        """`salt` seeds the frames' CRCs; `on_room` is called when the result of `room` may have changed."""
         self._files = files
         self._worker = worker
         self._clock = clock
@@ -115,16 +115,16 @@ class Wal:
         self._staged_place = 0
         self._waiting: deque[_Waiting] = deque()
         self._waiting_count = 0
-        self._releasing = False  # those who waited are being told
+        self._releasing = False  # the callbacks of a sync are running
         self._afterwards: list[Callable[[], None]] = []
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
         self._written = 0
         self._dirty: tuple[WalFile, ...] = ()
         self._syncing = False
-        self._covered = 0  # the sync job's own: up to where the last one went
+        self._covered = 0  # the sync job's own: the end of the last one
         self.largest_bytes: Final = self._pool.max_bytes // 2 - 4 * FRAME_HEADER_BYTES - FILE_PAYLOAD_BYTES
-        """The largest frame payload that can ever be staged: beside the file written to there is room for its own."""
+        """The largest frame payload that can ever be staged: there is room for its own file besides the one in use."""
         self._usual_s = 0.0
         self._known_syncs = 0
         self._brief_from_s = 0.0
@@ -143,15 +143,15 @@ class Wal:
     # -- life ---------------------------------------------------------------------------------------
 
     def start(self, existing: list[tuple[int, File, int]], generation: int) -> None:
-        """Begin with the WAL files there are, as (slot, file, capacity), all of them free, in `generation`.
+        """Start with the existing WAL files, as (slot, file, capacity), all of them free, in `generation`.
 
-        Blocking: for the start of a node, before anything is served. Raises OSError.
+        Blocking: for the start of a node, before requests are served. Raises OSError.
         """
         self._generation = generation - 1
         self._pool.start(existing)
         try:
             self._open_next(0)
-            # On disk before anything is served: where a later start finds no file of this generation, one was lost.
+            # Durable before requests are served: if a later start finds no file of this generation, one was lost.
             self._put()
             self._used[-1].file.sync()
         except OSError:
@@ -172,15 +172,15 @@ class Wal:
 
     @property
     def generation(self) -> int:
-        """The generation of the file written to."""
+        """The generation of the file in use."""
         return self._generation
 
     # -- appending ----------------------------------------------------------------------------------
 
     def room(self, size: int) -> bool:
-        """Whether frames of `size` bytes (headers included) can be staged now; if not, `on_room` says when to ask.
+        """Whether frames of `size` bytes (headers included) can be staged now; if not, `on_room` tells when to retry.
 
-        Sees to it that there will be room.
+        It also requests a new file in time.
         """
         current = self._used[-1]
         if self._staged_place + size <= current.capacity:
@@ -188,31 +188,31 @@ class Wal:
         need = size + FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
         if self._pool.has(need):
             return True
-        if self._pool.full is None:  # else `retry` finds out when there is space again
+        if self._pool.full is None:  # else `retry` checks for space
             self._pool.prepare(need)
         return False
 
     @property
     def preparing(self) -> bool:
-        """Whether a file is being made."""
+        """Whether a file is being created."""
         return self._pool.preparing
 
     @property
     def full(self) -> DuramenError | None:
-        """Why no file can be made, where the disk has no room for one."""
+        """The reason why no file can be created, if the disk is full."""
         return self._pool.full
 
     def keep_together(self, size: int) -> None:
-        """Frames of `size` bytes in all (headers included) that are staged now go into one file, and into one write.
+        """Put the frames of `size` bytes in all (headers included) that are staged next into one file and one write.
 
-        So one sync covers all of them or none. `room` said that they fit.
+        So one sync covers all of them or none. `room` must have been true.
         """
         if self._staged_place + size > self._used[-1].capacity:
             self._write()
             self._open_next(size)
 
     def stage(self, type_: FrameType, log_id: int, payload: Buffer) -> int:
-        """Put a frame behind the last one; returns the WAL position after it. `room` said that it fits."""
+        """Stage a frame after the last one; returns the WAL position after it. `room` must have been true."""
         size = FRAME_HEADER_BYTES + len(payload)
         if self._staged_place + size > self._used[-1].capacity:
             self._write()
@@ -227,11 +227,11 @@ class Wal:
         return self._generation << 32 | end
 
     def fits(self, size: int, count: int) -> bool:
-        """Whether so many frames with payloads of `size` bytes in all fit into the file that is written to."""
+        """Whether `count` frames with payloads of `size` bytes in all fit into the file in use."""
         return self._staged_place + size + FRAME_HEADER_BYTES * count <= self._used[-1].capacity
 
     def stage_all(self, type_: FrameType, log_id: int, payloads: Sequence[Buffer]) -> int:
-        """As `stage` of each; `fits` said so."""
+        """Like `stage` for each payload; `fits` must have been true."""
         generation, place = self._generation, self._staged_place
         frames, end = encode_all(type_, log_id, payloads, generation, place, self.synced, self._salt)
         self._staged += frames
@@ -251,7 +251,7 @@ class Wal:
         self._staged_place = 0
         payload = self._directory_id + (1).to_bytes(4, "big") + previous_end.to_bytes(8, "big")
         self.stage(FrameType.FILE, 0, payload)
-        self._pool.prepare(self._pool.file_bytes)  # the next one, before it is needed
+        self._pool.prepare(self._pool.file_bytes)  # the next one, ahead of need
 
     def wait(
         self,
@@ -263,7 +263,7 @@ class Wal:
     ) -> None:
         """When everything up to the WAL position `until` is synced, advance `log`, then call `done(None)`.
 
-        `until` never lies before that of an earlier call. On failure `done` gets the error. It tells `count` waiters.
+        `until` is never before that of an earlier call. On failure `done` gets the error. It serves `count` waiters.
         """
         if done is not None and (self.failed is not None or until <= self.synced):
             failed = self.failed
@@ -280,7 +280,7 @@ class Wal:
         log: Syncable | None = None,
         end_offset: int = 0,
     ) -> None:
-        """As `wait`, of a batch: then call `done(base_offset, None)`, or `done(-1, error)`."""
+        """Like `wait`, for a batch: then call `done(base_offset, None)`, or `done(-1, error)`."""
         if done is not None and (self.failed is not None or until <= self.synced):
             self._worker.soon(partial(done, base_offset if self.failed is None else -1, self.failed))
             return
@@ -288,7 +288,7 @@ class Wal:
         self._waiting_count += 1
 
     def flush(self) -> None:
-        """Write what is staged, and see to it that it is synced."""
+        """Write the staged frames, and start their sync."""
         if self._staged:
             self._write()
         if not self._syncing and self._written > self.synced and self.failed is None:
@@ -298,7 +298,7 @@ class Wal:
             self._worker.submit("sync", self._sync_job, self._sync_done, brief=self._is_brief())
 
     def _is_brief(self) -> bool:
-        """Whether one append waits alone for a sync that is short, and the last one left time for others."""
+        """Whether one append waits alone for a usually short sync, and the last sync was not too recent."""
         return (
             self._waiting_count == 1
             and self._usual_s < _LONG_S
@@ -308,13 +308,13 @@ class Wal:
 
     @property
     def crowded(self) -> bool:
-        """Whether many wait for a disk that takes its time: see `flush_early`."""
+        """Whether many appends wait for a slow disk: see `flush_early`."""
         return self._crowded
 
     def flush_early(self) -> None:
-        """Between requests that came at once: where many wait for a disk that takes its time, do not let it rest.
+        """Between requests of one turn: if many appends wait for a slow disk, keep it busy.
 
-        The next sync covers what is written by then, also while the rest of the requests is still being handled.
+        The next sync covers the frames written by then, even while the other requests are still being handled.
         """
         if self._crowded and len(self._staged) >= _CROWD:
             if self._syncing:
@@ -346,15 +346,16 @@ class Wal:
 
     def _sync_job(self) -> Synced:
         if self._pause_s:
-            # Whom the last sync answered comes again at once: not to wait for them makes two crowds that take turns.
+            # Clients answered by the last sync send again at once: without this wait they split into two alternating
+            # groups.
             self._clock.pause(self._pause_s)
-        # Late capture: what is written while the sync runs is not covered by it.
+        # Late capture: frames written during the sync are not covered by it.
         captured = self._written
         started = self._clock.seconds()
         look = started >= self._look_s
         for file in self._dirty:
             if file.generation < self._covered >> 32:
-                continue  # the last sync covered all of it: it may be used again by now
+                continue  # the last sync covered all of it: it may be reused by now
             file.file.sync()
             if look and not self._files.exists(wal_path(file.slot)):
                 raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
@@ -363,9 +364,9 @@ class Wal:
         self._covered = captured
         again = self._written > captured and seconds < _LONG_S and self.failed is None
         if again:
-            # Here and not in `_sync_done`: those whom this sync lets go are answered while the next runs.
+            # Here and not in `_sync_done`: the callbacks of this sync run during the next one.
             self._pause_s = 0.0
-            # Syncs that follow at once look now and then whether the files have their names yet.
+            # Syncs in a row check only now and then whether the files' names are durable.
             self._look_s = ended + _LOOK_S if look else self._look_s
             self._worker.submit("sync", self._sync_job, self._sync_done)
         else:
@@ -390,8 +391,8 @@ class Wal:
         self._sync_seconds.observe(seconds)
 
     def _rate(self, seconds: float) -> None:
-        """Note what a sync took: it says when the next one may be made at once, and how much there is to hurry for."""
-        # At a low rate syncs begin with cold caches and take several times as long as in a row: there is time for them.
+        """Record the duration of a sync: it determines when the next one may run at once, and how early to start."""
+        # At a low rate syncs start with cold caches and take several times as long as in a row: there is time for them.
         rest_s = seconds * _RESTS[bisect_right(_LONGER_S, seconds)]
         self._usual_s += (seconds - self._usual_s) / 8
         self._known_syncs += 1
@@ -403,7 +404,7 @@ class Wal:
 
     def _release_waiting(self, error: DuramenError | None) -> None:
         waiting, synced = self._waiting, self.synced
-        touched: dict[Syncable, None] = {}  # not a set: its order has to follow from what happened
+        touched: dict[Syncable, None] = {}  # not a set: its order must be deterministic
         self._releasing = True
         try:
             while waiting and (error is not None or waiting[0][0] <= synced):
@@ -426,7 +427,7 @@ class Wal:
             log.notify()
 
     def after_release(self, action: Callable[[], None]) -> None:
-        """Do `action` soon: where those who waited for a sync are being told, as soon as all of them have been."""
+        """Run `action` soon: during the completions of a sync, after all of them."""
         if not self._afterwards and not self._releasing:
             self._worker.soon(self._do_afterwards)
         self._afterwards.append(action)
@@ -448,7 +449,7 @@ class Wal:
     # -- files --------------------------------------------------------------------------------------
 
     def release(self, until: int) -> None:
-        """Nothing before the WAL position `until` is needed any more: recycle the files that end before it."""
+        """Frames before the WAL position `until` are no longer needed: recycle the files that end before it."""
         while len(self._used) > 1 and self._used[0].generation < until >> 32 and self._used[0] not in self._dirty:
             file = self._used.popleft()
             self._pool.give_back(file)
@@ -456,11 +457,11 @@ class Wal:
         self._on_room()
 
     def oldest(self) -> int:
-        """The first WAL position that is still held."""
+        """The oldest WAL position that is kept."""
         return position(self._used[0].generation, 0)
 
     def held(self, since: int) -> list[HeldFile]:
-        """What was written since the WAL position `since`, which is not released; what is staged is written first."""
+        """The written frames since the WAL position `since`, which is not released; staged frames are written first."""
         self.flush()
         return [
             HeldFile(
@@ -480,9 +481,9 @@ class Wal:
         return len(self._used) > 1
 
     def free_bytes(self) -> int:
-        """How many bytes can be staged before a file has to be released."""
+        """The number of bytes that can be staged before a file has to be released."""
         return self._used[-1].capacity - self._staged_place + self._pool.free_bytes()
 
     def retry(self) -> None:
-        """There may be space again: find out."""
+        """Check whether there is space again."""
         self._pool.retry()
