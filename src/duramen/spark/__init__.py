@@ -17,8 +17,8 @@ def register(session: "SparkSession") -> None:
     """Register `format("duramen")` with a session that does not find it: DATA_SOURCE_NOT_FOUND.
 
     Spark looks for it in the Python of `PYSPARK_DRIVER_PYTHON` or `PYSPARK_PYTHON`, else in the `python3` on the PATH.
-    A session of `session()` has it. With a `local` master this process's Python does the format's work from then on. A
-    session of Spark Connect takes it too; its server needs Duramen.
+    A session of `session()` has it. With a `local` master, this process's Python runs the format's code from then on.
+    Sessions of Spark Connect are supported; their server needs Duramen.
 
     Raises DependencyMissing, which names the Python that has no Duramen.
     """
@@ -28,9 +28,9 @@ def register(session: "SparkSession") -> None:
 
 
 def report_lag(session: "SparkSession") -> None:
-    """Show the lag of this session's streaming queries as consumer groups; `session()` does that by itself.
+    """Show the lag of this session's streaming queries as consumer groups; `session()` calls it.
 
-    The group is the source's `kafka.group.id`, else the query's name; a query that has neither is not shown.
+    The group is the source's `kafka.group.id`, else the query's name; a query without either is not shown.
     """
     from duramen.spark.launching.lag import report_lag
 
@@ -44,13 +44,13 @@ def session(
     tuned: bool = True,
     config: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A Spark session with the right Java and Python, tuned unless `tuned=False`; `config` goes before the tuning.
+    """A Spark session with the right Java and Python, tuned unless `tuned=False`; `config` overrides the tuning.
 
-    Without a `master` it is the one of `spark-submit`, else `local[*]`.
+    The default `master` is that of `spark-submit`, else `local[*]`.
 
     The lag of its streaming queries is shown (`report_lag`).
 
-    Returns the session that there is, if there is one. Raises DependencyMissing where PySpark or Java is missing.
+    Returns the existing session, if there is one. Raises DependencyMissing if PySpark or Java is missing.
     """
     from duramen.spark.launching.sessions import make_session
 
@@ -58,14 +58,14 @@ def session(
 
 
 def write_parquet(reader: "DataFrameReader", path: str, mode: str = "errorifexists") -> None:
-    """Write what a reader of the format duramen reads as Parquet files in a directory, without a detour through Java.
+    """Write the records of a reader of the format duramen as Parquet files to a directory, without Java.
 
-    `reader` is `spark.read.format("duramen")` with its options; the files have the columns that it would give. `path`
+    `reader` is `spark.read.format("duramen")` with its options; the files have the columns that it would return. `path`
     is a directory that the driver and the executors share, `mode` as in `DataFrameWriter.parquet`: errorifexists,
-    ignore, append or overwrite. Spark's tasks write the files; nobody finds any of them before all are whole.
+    ignore, append or overwrite. Spark's tasks write the files; readers see all of them or none.
 
-    Raises TableForeign where the directory is there, or another's; TableUnsupported for a location that is no path;
-    OptionInvalid, TableStorageFailed; and what reading raises.
+    Raises TableForeign if the directory exists, or belongs to a table; TableUnsupported for a location that is not a
+    path; OptionInvalid, TableStorageFailed; and the errors of the read.
     """
     from duramen.spark.files.parquet import write_to
 
@@ -73,14 +73,14 @@ def write_parquet(reader: "DataFrameReader", path: str, mode: str = "errorifexis
 
 
 def stream_parquet(reader: "DataStreamReader", path: str) -> "DataStreamWriter":
-    """The same for a streaming query, each micro-batch exactly once: returns its writer, to be started.
+    """Like `write_parquet`, for a streaming query, each micro-batch exactly once: returns its writer, to be started.
 
-    `reader` is `spark.readStream.format("duramen")` with its options. Give what is returned a `checkpointLocation`, a
-    trigger and a name as any other. What is committed stands in `_spark_metadata`, as Spark's own file sink has it and
-    Spark's readers know it. The query's rows are files: `numInputRows` counts those.
+    `reader` is `spark.readStream.format("duramen")` with its options. Set a `checkpointLocation`, a trigger and a name
+    on the result as on any other writer. The committed files are listed in `_spark_metadata`, like those of Spark's own
+    file sink, and Spark's readers follow it. The query's rows are files: `numInputRows` counts those.
 
-    Raises TableForeign, TableUnsupported, OptionInvalid, TableStorageFailed; the query ends with CheckpointInvalid
-    where checkpoint and directory do not belong together.
+    Raises TableForeign, TableUnsupported, OptionInvalid, TableStorageFailed; the query ends with CheckpointInvalid if
+    checkpoint and directory do not belong together.
     """
     from duramen.spark.files.parquet import stream_to
 

@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 HAS_FILTERS: Final = hasattr(datasource, "Filter")
-"""Whether Spark hands the filters of a batch to its source: 4.1 and newer."""
+"""Whether Spark passes the filters of a batch to its source: 4.1 and newer."""
 
 HAS_LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether Spark tells a stream from where a micro-batch reads, and how much: 4.2 and newer."""
+"""Whether Spark passes a stream the start and the limit of a micro-batch: 4.2 and newer."""
 
 _IN_UTC: Final[dict[str, Any]] = (
     {"timezone": "UTC"} if "timezone" in (types.to_arrow_schema.__kwdefaults__ or {}) else {}
@@ -45,7 +45,7 @@ _IN_UTC: Final[dict[str, Any]] = (
 
 
 def to_arrow_schema(schema: "StructType") -> pa.Schema:
-    """A schema of Spark's as Arrow has it, with timestamps in UTC."""
+    """A Spark schema in Arrow, with timestamps in UTC."""
     return types.to_arrow_schema(schema, **_IN_UTC)
 
 
@@ -55,7 +55,7 @@ else:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Spark 4.0 asks whether a writer is an Arrow writer for streaming queries too."""
+        """Spark 4.0 checks this class for streaming queries too."""
 
 
 if TYPE_CHECKING or HAS_FILTERS:
@@ -72,7 +72,7 @@ if TYPE_CHECKING or HAS_FILTERS:
 else:
 
     class Filter:
-        """What this PySpark never hands over."""
+        """A stand-in: this PySpark never passes filters."""
 
     EqualTo = GreaterThan = GreaterThanOrEqual = In = IsNotNull = LessThan = LessThanOrEqual = Filter
 
@@ -88,9 +88,9 @@ if TYPE_CHECKING or HAS_LIMITS:
 else:
 
     class ReadLimit:
-        """What this PySpark never sets."""
+        """A stand-in: this PySpark never sets limits."""
 
     class SupportsTriggerAvailableNow:
-        """What this PySpark never asks for."""
+        """A stand-in: this PySpark never asks for it."""
 
     ReadAllAvailable = ReadMaxRows = ReadMinRows = ReadLimit

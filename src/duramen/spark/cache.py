@@ -11,7 +11,7 @@ __all__ = ["cache_directory", "made_once"]
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """Duramen's directory there; it need not exist yet. Raises DependencyMissing where this user has no home."""
+    """Duramen's directory there; it need not exist yet. Raises DependencyMissing if this user has no home."""
     if base := environment.get("XDG_CACHE_HOME"):
         return Path(base) / "duramen"
     try:
@@ -23,7 +23,7 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """A directory: found, or filled by `make` and then there as a whole. Raises OSError."""
+    """A directory that exists, or is filled by `make` and then appears atomically. Raises OSError."""
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
         try:
             made.rename(place)
         except OSError:
-            # Another process was quicker; what it made is the same.
+            # Another process was faster; its result is the same.
             if not place.exists():
                 raise
     return place

@@ -1,4 +1,4 @@
-"""The columns of Spark's Kafka source as Arrow types, and the rows that decoding fills in. Pure.
+"""The columns of Spark's Kafka source as Arrow types, and the decoded rows. Pure.
 
 Queues and the inventory have columns of their own. `spark_schema` returns columns in Spark's notation, `arrow_schema`
 the same for Arrow. `RECORD_COLUMNS` come from record batches; `PartitionColumns` adds topic and partition.
@@ -36,10 +36,10 @@ TIMESTAMP_TYPE: Final = pa.timestamp("us", "UTC")
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE: Final = pa.list_(pa.field("element", _HEADER))
 RECORD_COLUMNS: Final = ("key", "value", "offset", "timestamp", "timestampType", "headers")
-"""What can be decoded of records, in the order in which it comes."""
+"""The columns that are decoded from records, in order."""
 
 COMMIT_COLUMNS: Final = ("commit", "sequence", "producer")
-"""What tables keep of a record's transaction besides: marker, commit sequence, and producer id."""
+"""The transaction columns that tables keep besides: marker, commit sequence, and producer id."""
 
 _LARGEST_MS: Final = ((1 << 63) - 1) // 1000
 _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
@@ -66,22 +66,22 @@ _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
     "policies": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
 }
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""Every column that records have; `headers`, the last, only where it is asked for."""
+"""Every column of records; `headers`, the last, only on request."""
 QUEUE_COLUMNS: Final = ("queue", "position", "version", "key", "value", "headers", "enqueued_at")
-"""What entries of queues have."""
+"""The columns of queue entries."""
 INVENTORY_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "topics": ("id", "name", "tenant", "namespace", "account", "state", "policies"),
     "namespaces": ("id", "name", "tenant", "account", "created_at", "labels", "policies"),
     "tenants": ("id", "name", "account", "created_at", "labels", "policies"),
 }
-"""What the tables of the inventory have."""
+"""The columns of the tables of the inventory."""
 
 
 def choose_columns(text: str, *, headers: bool, every: Sequence[str] = COLUMNS) -> tuple[str, ...]:
-    """The columns that are named with commas between, in that order; all of them where none is.
+    """The columns named in a comma-separated list, in that order; all of them for an empty list.
 
-    Without `headers` records have them only where they are named. Raises ValueError for a column that does not exist or
-    is named twice.
+    Records have `headers` only if it is named, unless `headers` is true. Raises ValueError for a column that does not
+    exist or is named twice.
     """
     if not text.strip():
         return tuple(every) if headers or every is not COLUMNS else COLUMNS[:-1]
@@ -100,12 +100,12 @@ def choose_columns(text: str, *, headers: bool, every: Sequence[str] = COLUMNS) 
 
 
 def spark_schema(columns: Sequence[str]) -> str:
-    """These columns as Spark writes a schema."""
+    """These columns in Spark's schema notation."""
     return ", ".join(f"{name} {_TYPES[name][0]}" for name in columns)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """What a batch of these columns looks like."""
+    """The Arrow schema of these columns."""
     return pa.schema([pa.field(name, _TYPES[name][1]) for name in columns])
 
 
@@ -119,7 +119,7 @@ def check_columns(columns: Collection[str]) -> None:
 class Rows(NamedTuple):
     """Decoded rows: `timestamps` are ms since 1970, `types` 0 (the producer's) or 1 (the append's).
 
-    Keys, values and headers are None where nobody asked for them.
+    Keys, values and headers are None if they were not requested.
     """
 
     keys: pa.Array | None
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
 
 
 def record_batch(rows: Rows, columns: Collection[str]) -> pa.RecordBatch:
-    """`rows` as the columns that were asked for, in the order of `RECORD_COLUMNS`."""
+    """`rows` as the requested columns, in the order of `RECORD_COLUMNS`."""
     found = {"key": rows.keys, "value": rows.values, "headers": rows.headers}
     made = {name: column for name, column in found.items() if column is not None}
     if "offset" in columns:
@@ -146,22 +146,22 @@ def record_batch(rows: Rows, columns: Collection[str]) -> pa.RecordBatch:
 
 
 class PartitionColumns:
-    """A partition of a stream, and the columns that are wanted of it: what all batches of one reading share.
+    """A partition of a stream, and the columns requested of it: shared by all batches of one read.
 
-    `columns` are what has to be decoded for that.
+    `columns` are the ones to decode for that.
     """
 
     def __init__(self, topic: str, partition: int, wanted: Sequence[str]) -> None:
         self.topic = topic
         self.partition = partition
-        # Of something it must be seen how many records there are.
+        # At least one column must show the number of records.
         self.columns = tuple(name for name in RECORD_COLUMNS if name in wanted) or ("offset",)
         self._schema = arrow_schema(wanted)
         self._length = 0
         self._same: dict[str, pa.Array] = {}
 
     def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Decoded records, of which `columns` was asked for, with every column that Spark expects."""
+        """Decoded records with `columns`, completed to every column that Spark expects."""
         count = records.num_rows
         if count > self._length:
             # The same for every batch: made once for the longest, and sliced.
@@ -181,12 +181,12 @@ def _repeated(text: bytes, count: int) -> pa.Array:
 
 
 def bitmap(present: NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's validity bits, or None where nothing is null."""
+    """Arrow's validity bits, or None without nulls."""
     return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 class BinaryColumns:
-    """Two binary arrays copied out of `data`, where the two of each row lie one behind the other, rows ascending.
+    """Two binary arrays copied out of `data`, in which the two values of each row are adjacent, rows ascending.
 
     A negative size is null. The caller has checked that none of them overlap or reach beyond the data.
     """
@@ -206,16 +206,16 @@ class BinaryColumns:
         edges[2::4] = second
         edges[3::4] = second + np.maximum(second_size, 0)
         edges[-1] = len(data)
-        # Elements in turn: a first, what lies between, a second, what lies up to the next row.
+        # Elements alternate: a first, the bytes between, a second, the bytes up to the next row.
         self._all = pa.Array.from_buffers(pa.binary(), 4 * count, [None, pa.py_buffer(edges), data])
         self._sizes = (first_size, second_size)
 
     def first(self) -> pa.Array:
-        """The first of each row."""
+        """The first value of each row."""
         return self._taken(0)
 
     def second(self) -> pa.Array:
-        """The second of each row."""
+        """The second value of each row."""
         return self._taken(1)
 
     def _taken(self, which: int) -> pa.Array:
@@ -226,7 +226,7 @@ class BinaryColumns:
 
 
 def header_lists(counts: NDArray[np.int64], names: pa.Array, values: pa.Array) -> pa.Array:
-    """Lists of headers for rows that have `counts` of them; rows without any have null, as in Spark's Kafka source."""
+    """Lists of headers for rows with `counts` of them; rows without headers have null, as in Spark's Kafka source."""
     ends = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=ends[1:])
     elements = pa.StructArray.from_arrays([names, values], fields=list(_HEADER))

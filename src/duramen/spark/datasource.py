@@ -58,16 +58,16 @@ end_this_worker_quietly()  # Spark's planners and tasks import this
 
 _NAME: Final = "duramen"
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-"""What a worker process runs to which Spark hands filters; it does with spark.sql.python.filterPushdown.enabled."""
+"""The module of the worker process to which Spark passes filters, with spark.sql.python.filterPushdown.enabled."""
 
 
 Ends = Mapping[TopicPartition, int]
 
 
 class _Joint(NamedTuple):
-    """What is known of transactions over several streams, and the farthest end by that.
+    """The known transactions over several streams, and the farthest consistent end.
 
-    Tables that can only be read wholly are `ahead` where they have more than the others.
+    `ahead` are tables that can only be read completely and have more than the other streams.
     """
 
     marked: dict[TopicPartition, MarkedUpTo]
@@ -82,12 +82,12 @@ class DuramenDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return _NAME
 
     @said_plainly()
     def schema(self) -> str:
-        """The columns; options are checked here as far as that goes without knowing what the query will be."""
+        """The columns; checks the options as far as possible without knowing the query."""
         options = Options(self.options, "source")
         if not reads_export(options):
             Selection(options)
@@ -95,13 +95,13 @@ class DuramenDataSource(DataSource):
 
     @said_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`, with `schema`, some of the columns. Raises OptionInvalid."""
+        """For `spark.read`, with `schema`, a part of the columns. Raises OptionInvalid."""
         options = _batch_options(self.options, schema)
         _require_own(schema, options)
         return batch_reader_of(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`. What does not fit is said by the reader: PySpark would hide an error raised here."""
+        """For `spark.readStream`. The reader raises errors of options: PySpark would hide an error raised here."""
         try:
             options = Options(self.options, "stream")
             _require_own(schema, options)
@@ -127,7 +127,7 @@ class DuramenDataSource(DataSource):
 
 
 def batch_reader_of(options: Options) -> DataSourceReader:
-    """What reads a batch with these options. Raises OptionInvalid."""
+    """The batch reader for these options. Raises OptionInvalid."""
     if reads_export(options):
         return export_reader_of(options)
     if reads_snapshot(options):
@@ -136,13 +136,13 @@ def batch_reader_of(options: Options) -> DataSourceReader:
 
 
 def _is_handed_filters() -> bool:
-    """A reader that takes filters is an error in any other process."""
+    """Whether Spark passes filters here: a reader that accepts filters is an error in any other process."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHING in sys.modules or (spec is not None and spec.name == _PUSHING)
 
 
 def _batch_options(given: Mapping[str, str], schema: StructType) -> Options:
-    """What is `given`, with the columns of `schema` alone where these are some of those that it would have."""
+    """The `given` options, restricted to the columns of `schema` if these are a part of their own."""
     options = Options(given, "batch")
     filing, fields = Filing(options), list(to_arrow_schema(schema))
     own = list(filing.schema)
@@ -158,7 +158,7 @@ def _require_own(schema: StructType, options: Options) -> None:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what there is when the query is planned."""
+    """Reads the records that exist when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
@@ -178,7 +178,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task.
 
-        Raises what reaching the brokers raises, RecordsLost, StreamNotFound; TableAhead once the timeout is over.
+        Raises errors of the connection, RecordsLost, StreamNotFound; TableAhead after the timeout.
         """
         cluster = cluster_of(self._options)
         patience = RetryPatience(cluster.timeout_s)
@@ -206,7 +206,7 @@ class BatchReader(DataSourceReader):
         parts = places.cut([(at, first[at], whole[at]) for at in ats], streaming=False)
         ends = {} if self._ending.everywhere == LATEST else end
         late = {at: (upto, max(upto, places.table_end(at))) for at, upto in ends.items()} if places.has_log else {}
-        # A transaction may have ended in partitions of which nothing is read from the log.
+        # A transaction may have ended in partitions that are not read from the log.
         hot = {at: (end[at], end[at]) for at in ats if parts.hot or late}
         hot |= {at: (low, high) for at, low, high in parts.hot}
         begin, upto = {at: low for at, (low, _) in hot.items()}, {at: high for at, (_, high) in hot.items()}
@@ -234,7 +234,7 @@ class BatchReader(DataSourceReader):
     def _resolved(
         self, consumer: Consumer, places: TieredOffsets, ats: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where to begin and to end by the options and by what there is. Raises RecordsLost."""
+        """The start and the end according to the options and the existing records. Raises RecordsLost."""
         there = places.bounds(ats)
         first = self._starting.resolve(places, ats)
         end = self._ending.resolve(places, ats)
@@ -261,9 +261,9 @@ class BatchReader(DataSourceReader):
         end: Ends,
         ids: Mapping[str, str],
     ) -> "_Joint | None":
-        """What transactions over streams, of which some are tables, leave of it.
+        """The consistent end of a read of several streams, some of them tables.
 
-        None where there is no such thing, or the ends are named, which are taken as they are.
+        None if there are no such transactions, or the ends are given, which are used unchanged.
         """
         if self._ending.everywhere != LATEST or not places.is_joint(first):
             return None
@@ -271,7 +271,7 @@ class BatchReader(DataSourceReader):
         if in_log is None:
             return None
         cold = places.cold(first, {at: upto for at in first if (upto := places.table_end(at))})
-        # Tables of which too little is known are read wholly.
+        # Tables without enough known transactions are read completely.
         low = {at: max(offset, cold.fixed.get(at, 0)) for at, offset in first.items()}
         sound = cut_jointly(low, end, in_log, cold._replace(fixed={}))
         return _Joint(together(in_log, cold.ended, first, end), sound, cold.ahead(sound))
@@ -279,7 +279,7 @@ class BatchReader(DataSourceReader):
     def _narrowed(
         self, consumer: Consumer, spans: list[Span], marked: Mapping[TopicPartition, MarkedUpTo]
     ) -> list[Span]:
-        """The parts of spans that filters leave; to their ends where a record may count at a marker further on."""
+        """The parts of spans that filters leave; up to their ends if a record may count at a later marker."""
         narrowing = self._narrowing
         taken, spans = [one for one in spans if narrowing.takes(one[0])], []
         for at, first, end in taken:
@@ -291,14 +291,14 @@ class BatchReader(DataSourceReader):
         return [(at, max(first, since[at]) if since[at] >= 0 else end, end) for at, first, end in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one share; Spark makes one without any where there is nothing to read."""
+        """The records of one partition; Spark creates one without offsets if there is nothing to read."""
         return self._filing.rows(read_part(self._reading, partition))
 
 
 class FilteringReader(BatchReader):
-    """The same where Spark hands over filters: what cannot pass them is not read."""
+    """A reader that gets filters from Spark: it skips records that cannot pass them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what helps; returns what Spark has to apply to the records still."""
+        """Use the filters that help; returns those that Spark must still apply to the records."""
         self._narrowing, unmet = narrow(filters)
         return unmet

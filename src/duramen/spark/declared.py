@@ -11,11 +11,11 @@ from duramen.spark.tables.port import Declaration, Storage
 __all__ = ["KEYS", "DeclaredTable", "declared"]
 
 KEYS: Final = (*(setting.name for setting in STREAM_SETTINGS), KEPT_OFFSETS, KEYED)
-"""The configs that declare a table, and whether it has been made and the stream is keyed."""
+"""The configs that declare a table, whether it exists, and whether the stream is keyed."""
 
 
 class DeclaredTable(NamedTuple):
-    """A stream's table, how far it may be behind, and whether the stream is keyed."""
+    """A stream's table, its largest lag, and whether the stream is keyed."""
 
     declaration: Declaration
     max_lag_ms: int
@@ -25,9 +25,9 @@ class DeclaredTable(NamedTuple):
 def declared(
     stream: str, stream_id: str, config: Mapping[str, str | None], storage: Mapping[str, str] | None = None
 ) -> DeclaredTable | None:
-    """What the stream's configs declare; None where it is no table. `storage` are options of the storage.
+    """The table that the stream's configs declare; None if they declare none. `storage` are options of the storage.
 
-    Raises ConfigInvalid for a value that does not fit.
+    Raises ConfigInvalid for an invalid value.
     """
     values: dict[str, Value] = {}
     for setting in STREAM_SETTINGS:

@@ -33,12 +33,12 @@ def json(
     into: str | None = None,
     error: str = "_error",
 ) -> "DataFrame":
-    """`frame` with columns out of the JSON objects in its binary or string `column`, and why some have none in `error`.
+    """`frame` with columns from the JSON objects in its binary or string `column`, and failures in `error`.
 
-    `schema` is Spark's, and values are read as `from_json` reads them; whole numbers become LONG and floats DOUBLE.
-    Without one the columns are those of the first thousand values, which a streaming query cannot look at. The prefix
-    of a schema registry is skipped. With `into` there is one column of that name, a structure, instead of one for each.
-    Raises OptionInvalid, DependencyMissing.
+    `schema` is Spark's, and values are read as by `from_json`; whole numbers become LONG and floats DOUBLE. Without it,
+    the columns come from the first thousand values, which is not possible in a streaming query. The prefix of a schema
+    registry is skipped. With `into` there is one struct column of that name instead of one per field. Raises
+    OptionInvalid, DependencyMissing.
     """
     fields = _json_sampled(frame, column) if schema is None else _arrow_fields(schema)
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -54,11 +54,12 @@ def avro(
     into: str | None = None,
     error: str = "_error",
 ) -> "DataFrame":
-    """`frame` with columns out of the Avro values in its binary `column`, and why some have none in `error`.
+    """`frame` with columns from the Avro values in its binary `column`, and the reason of failures in `error`.
 
     `schema` is Avro's, in JSON; `registry` is the URL of a schema registry, whose prefix values then have: each is read
-    with the schema that it names. The columns are those of `schema`, else those of the first thousand values, which a
-    streaming query cannot look at. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable, DependencyMissing.
+    with the schema that it names. The columns are those of `schema`, else those of the first thousand values, which is
+    not possible in a streaming query. `into` is as in `json`. Raises OptionInvalid, ServerUnreachable,
+    DependencyMissing.
     """
     maker = partial(_avro_decoder, schema, registry)
     fields = list(maker().fields) if schema else _avro_sampled(frame, column, maker())
@@ -145,7 +146,7 @@ def _step(
     maker: Callable[[], Decoder],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """What runs on the executors."""
+    """The step on the executors."""
     decoder = maker()
     for batch in batches:
         found = decoder.decode(batch.column(column).cast(pa.binary()))

@@ -13,7 +13,7 @@ _DONE: Final = "_duramen_hangups"
 
 
 def end_workers_quietly(daemon: Any) -> None:
-    """Have that daemon's workers end without a word where Spark has closed the connection."""
+    """Make that daemon's workers end silently when Spark has closed the connection."""
     if hasattr(daemon, _DONE):
         return
     work = daemon.worker
@@ -22,14 +22,14 @@ def end_workers_quietly(daemon: Any) -> None:
         try:
             return int(work(*given))
         except ConnectionError:
-            return 1  # which ends the process
+            return 1  # it ends the process
 
     daemon.worker = worker
     setattr(daemon, _DONE, True)
 
 
 def end_this_worker_quietly() -> None:
-    """The same in a worker that any daemon has forked, from its next task on."""
+    """Do the same in a worker forked by any daemon, from its next task on."""
     main: Any = sys.modules.get("__main__")
     if str(getattr(main, "__file__", "")).endswith(_DAEMON) and hasattr(main, "worker"):
         end_workers_quietly(main)

@@ -16,7 +16,7 @@ from duramen.base.errors import OptionInvalid
 __all__ = ["OPTIONS", "WITHOUT_EFFECT", "Options", "ReadOption", "Use"]
 
 Use = Literal["source", "batch", "stream", "sink"]
-"""`source` is a batch or a stream: which of them is not known yet."""
+"""`source` is a batch or a stream that is not distinguished yet."""
 
 Kind = Literal["text", "flag", "count", "time"]
 
@@ -29,7 +29,7 @@ _NO_TLS: Final = "there is no encryption and no authentication yet"
 
 
 class ReadOption(NamedTuple):
-    """One option: where it may stand, what it means, what it is when it is not given."""
+    """One option: its uses, its meaning, its default."""
 
     name: str
     uses: tuple[str, ...]
@@ -40,7 +40,7 @@ class ReadOption(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What a right value looks like."""
+        """The description of valid values."""
         return {
             "text": "text",
             "flag": "true or false",
@@ -50,7 +50,7 @@ class ReadOption(NamedTuple):
 
 
 WITHOUT_EFFECT: Final = "Accepted, without effect: "
-"""How the words on an option begin that changes nothing."""
+"""The start of the documentation of options without effect."""
 
 # fmt: off
 _OPTIONS: Final = (
@@ -233,12 +233,12 @@ _SECURE: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
 
 
 class Options:
-    """The options of one reading or writing, by their right names."""
+    """The options of one read or write, by their canonical names."""
 
     def __init__(self, given: Mapping[str, str], use: Use) -> None:
-        """Raises OptionInvalid for a name or a value that does not fit."""
+        """Raises OptionInvalid for an unknown name or an invalid value."""
         self._values: dict[str, str] = {}
-        self.ignored: list[str] = []  # known, and of no use here
+        self.ignored: list[str] = []  # known, without effect here
         for name, value in given.items():
             option = _known(name, use)
             if option.refused:
@@ -256,7 +256,7 @@ class Options:
             raise OptionInvalid(f"kafka.security.protocol: {self.text('kafka.security.protocol')!r}; {_NO_TLS}")
 
     def given(self, name: str) -> bool:
-        """Whether it was said."""
+        """Whether the option was given."""
         return name in self._values
 
     def text(self, name: str) -> str:
@@ -273,7 +273,7 @@ class Options:
         return int(text) if text else None
 
     def storage(self, name: str) -> dict[str, str]:
-        """How to reach a storage, by its options' names. Raises OptionInvalid."""
+        """The storage options of an option. Raises OptionInvalid."""
         try:
             found = json.loads(self.text(name) or "{}")
         except ValueError:
@@ -285,7 +285,7 @@ class Options:
         return found
 
     def one_of(self, name: str, choices: Iterable[str]) -> str:
-        """Its value, in lower case. Raises OptionInvalid where it is none of `choices`."""
+        """Its value, in lower case. Raises OptionInvalid if it is none of `choices`."""
         value = self.text(name).strip().lower()
         if value not in choices:
             raise OptionInvalid(f"{name}: {self.text(name)!r} does not fit; it must be one of {', '.join(choices)}")

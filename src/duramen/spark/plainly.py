@@ -11,7 +11,7 @@ __all__ = ["said_plainly"]
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """Around what Spark calls in a worker process: an error of ours is shown without a Python traceback.
+    """For code that Spark calls in a worker process: an error of ours is shown without a Python traceback.
 
     PySpark reads this variable when it reports the error, with which the process ends.
     """

@@ -25,14 +25,14 @@ from duramen.spark.columns import BinaryColumns, Rows, check_columns, header_lis
 __all__ = ["decode", "decode_rows"]
 
 _SAFE: Final = 1 << 61  # sums of two numbers below this do not overflow
-_MOST_HEADERS: Final = 64  # of one record; beyond it the plain decoder is quicker
+_MOST_HEADERS: Final = 64  # of one record; beyond it the plain decoder is faster
 
 
 def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """The records in `buffer`, which holds whole record batches, with an offset in `[first, end)`.
+    """The records in `buffer`, which has whole record batches, with an offset in `[first, end)`.
 
     A batch that is cut off at the buffer's end is left out, as are control batches. Raises BatchCorrupt for a batch
-    that does not match its CRC or itself; ValueError where `columns` are not of `RECORD_COLUMNS`.
+    that does not match its CRC or is malformed; ValueError if `columns` are not of `RECORD_COLUMNS`.
     """
     check_columns(columns)
     for bodies in portions(memoryview(buffer), first, end):
@@ -42,7 +42,7 @@ def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> It
 
 
 def decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collection[str]) -> Rows:
-    """The same as `plain.decode_rows`, sooner."""
+    """Like `plain.decode_rows`, but faster."""
     try:
         return _decode_rows(bodies, first, end, columns)
     except (Odd, IndexError):
@@ -91,7 +91,7 @@ def _decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collecti
 
 
 def _past(at: Places, sizes: Places, limits: Places) -> Places:
-    """Where fields that begin at `at` end: inside their records."""
+    """The ends of fields that start at `at`; they must be inside their records."""
     _require(sizes <= limits - at)
     past: Places = at + np.maximum(sizes, 0)
     _require(past <= limits)
@@ -120,7 +120,7 @@ def _places(
 
 
 def _headers(data: Bytes, content: pa.Buffer, at: Places, limits: Places, counts: Places) -> pa.Array:
-    """The lists of headers that begin at `at`: the first of every record, then the second …, and then in order."""
+    """The lists of headers that start at `at`: read level by level (every record's first, second …), then ordered."""
     at = at.copy()
     levels: list[tuple[Places, ...]] = []
     rows: Places = np.flatnonzero(counts)

@@ -23,7 +23,7 @@ class Body(NamedTuple):
 
 
 def portions(buffer: memoryview, first: int, end: int) -> Iterator[list[Body]]:
-    """The batches in `buffer` that may hold records with an offset in `[first, end)`, some of them at a time.
+    """The batches in `buffer` that may have records with an offset in `[first, end)`, in portions.
 
     Raises BatchCorrupt for a batch that does not match its CRC or its header; control batches are left out.
     """
@@ -52,7 +52,7 @@ def portions(buffer: memoryview, first: int, end: int) -> Iterator[list[Body]]:
 
 
 def joined(bodies: Sequence[Body]) -> tuple[Buffer, list[Body]]:
-    """The bodies in one buffer: their own where they share one, else a copy."""
+    """The bodies in one buffer: their own if they share one, else a copy."""
     data = bodies[0].data
     if all(body.data is data for body in bodies):
         return data, list(bodies)

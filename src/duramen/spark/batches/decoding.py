@@ -16,15 +16,15 @@ _log = logging.getLogger("duramen.spark")
 
 @cache
 def say_which() -> None:
-    """Say in the log, once in a process, that it will be slower without the native package."""
+    """Log once per process that decoding is slower without the native package."""
     if not native.is_installed():
         _log.warning("duramen-native is not installed: records are decoded in Python, which is slower")
 
 
 def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """The records in `buffer` with an offset in `[first, end)`, as `arrow.decode` says it.
+    """The records in `buffer` with an offset in `[first, end)`, as in `arrow.decode`.
 
-    Nobody may write to a read-only buffer meanwhile.
+    A read-only buffer must not change meanwhile.
     """
     return (
         native.decode(buffer, first, end, columns)
@@ -34,7 +34,7 @@ def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> It
 
 
 def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> Sequence[tuple[Buffer, int]]:
-    """The rows as record batches, as `encoding.encode` says it."""
+    """The rows as record batches, as in `encoding.encode`."""
     rows = encoding.canonical(rows)
     return (
         native.encode(rows, batch_bytes, codec, now_ms)
@@ -44,7 +44,7 @@ def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> S
 
 
 def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Of each key the last record, as `keyscan.scan_keys` says it."""
+    """The last record of each key, as in `keyscan.scan_keys`."""
     if native.is_installed():
         return native.scan_keys(buffer, first, end)
     return keyscan.scan_keys(buffer, first, end)

@@ -17,9 +17,9 @@ _LARGEST_MS: Final = ((1 << 63) - 1) // 1000
 
 
 def canonical(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Of `rows` the columns that records have, in the types that both encoders take.
+    """The columns of `rows` that records have, with the types that both encoders accept.
 
-    Raises BatchInvalid where a column cannot be made such, or there is no `value`.
+    Raises BatchInvalid if a column cannot be converted, or there is no `value`.
     """
     names = [name for name in _TYPES if name in rows.schema.names]
     columns = []
@@ -37,8 +37,8 @@ def canonical(rows: pa.RecordBatch) -> pa.RecordBatch:
 def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[bytes, int]]:
     """`rows`, which are `canonical`, as record batches with their counts of records.
 
-    A batch has at most `batch_bytes` before compression; a record that is larger has one of its own. Where a row has
-    no timestamp it is `now_ms`. Base offset, producer and leader epoch are for whoever sends them. Raises BatchInvalid.
+    A batch has at most `batch_bytes` before compression; a larger record has a batch of its own. A row without
+    timestamp gets `now_ms`. The sender sets base offset, producer and leader epoch. Raises BatchInvalid.
     """
     if not 0 <= codec < len(CODECS):
         raise BatchInvalid(f"no codec has the number {codec}")
@@ -64,12 +64,12 @@ class _Batch:
         self.count = self.size = 0
 
     def record(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-        """A record as it would be the next of this batch."""
+        """The encoded record, as the next one of this batch."""
         delta = timestamp - self._base_timestamp if self.count else 0
         return encode_record(delta, self.count, key, value, headers)
 
     def add(self, record: bytes, timestamp: int) -> None:
-        """Add what `record` made."""
+        """Add a result of `record`."""
         if not self.count:
             self._base_timestamp = self._max_timestamp = timestamp
         self._max_timestamp = max(self._max_timestamp, timestamp)

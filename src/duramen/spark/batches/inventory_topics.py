@@ -14,7 +14,7 @@ __all__ = ["Namespaces", "topics_of"]
 
 _LINE_END: Final = 10
 _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
-_SEQUENCE_SHIFTS: Final = np.arange(36, -4, -4, dtype=np.int64)  # of the ten last digits of an id
+_SEQUENCE_SHIFTS: Final = np.arange(36, -4, -4, dtype=np.int64)  # of the last ten digits of an id
 _CREATED, _MOVED = "created", "moved"
 _POLICIES: Final = arrow_schema(["policies"]).field(0).type
 
@@ -22,7 +22,7 @@ _Numbers = NDArray[np.int64]
 
 
 class Namespaces(NamedTuple):
-    """Names by numbers that begin at 0, and by the id of a namespace its number: -1 where it is gone."""
+    """Names by numbers from 0, and the number of each namespace id: -1 if the namespace is deleted."""
 
     numbers: _Numbers
     names: pa.Array
@@ -32,7 +32,7 @@ class Namespaces(NamedTuple):
 
     @classmethod
     def of(cls, found: Collection[tuple[int, str, str, str, Mapping[str, str]]]) -> "Namespaces":
-        """Of the ids, names, tenants, accounts and policies of namespaces."""
+        """Built from the ids, names, tenants, accounts and policies of namespaces."""
         numbers = np.full(max((one[0] for one in found), default=0) + 1, -1, np.int64)
         for number, one in enumerate(found):
             numbers[one[0]] = number
@@ -40,13 +40,13 @@ class Namespaces(NamedTuple):
         return cls(numbers, names, tenants, accounts, _maps([one[4] for one in found]))
 
     def number_of(self, ids: _Numbers) -> _Numbers:
-        """The numbers of namespaces; -1 of those that are gone."""
+        """The numbers of namespaces; -1 for deleted ones."""
         inside = (ids > 0) & (ids < len(self.numbers))
         return np.where(inside, self.numbers[np.where(inside, ids, 0)], -1)
 
 
 def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Collection[str]) -> pa.RecordBatch:
-    """The topics of a page that are there, with these columns; `ids` is what their ids begin with."""
+    """The existing topics of a page, with these columns; `ids` is the prefix of their ids."""
     counts = np.array(page.counts, np.int64)
     first = np.array(page.lasts, np.int64) - counts + 1
     begun = np.cumsum(counts) - counts
@@ -92,10 +92,10 @@ def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Colle
 
 
 def _names(page: TopicsPage, moved: _Numbers) -> pa.Array:
-    """The names that topics have now."""
+    """The present names of topics."""
     text = b"\n".join(map(joined_names, page.bodies))
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
-    # Of the line ends between two names each belongs to the name before it, and is cut off.
+    # Each line end between two names belongs to the name before it, and is cut off.
     edges = np.empty(2 * len(ends) + 2, np.int32)
     edges[0], edges[-1] = 0, len(text)
     edges[1:-1:2], edges[2:-1:2] = ends, ends + 1
@@ -106,7 +106,7 @@ def _names(page: TopicsPage, moved: _Numbers) -> pa.Array:
 
 
 def _replaced(found: pa.Array, places: _Numbers, others: pa.Array) -> pa.Array:
-    """An array with others in some places."""
+    """An array with the values at some places replaced."""
     if not len(places):
         return found
     taken = np.arange(len(found))

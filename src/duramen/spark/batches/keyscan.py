@@ -1,4 +1,4 @@
-"""The key scan: the last offset of each key, as a keyed snapshot needs it. Pure.
+"""The key scan: the last offset of each key, for a keyed snapshot. Pure.
 
 The twin of the native one.
 """
@@ -20,10 +20,10 @@ KEYS_SCHEMA: Final = pa.schema(
 
 
 def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Of each key in `buffer`, which holds whole record batches, its last record with an offset in `[first, end)`.
+    """For each key in `buffer`, which has whole record batches, its last record with an offset in `[first, end)`.
 
-    Rows of key, offset and whether the value is null, by offset. They come in portions, and what a later one says of
-    a key counts. Records without a key are passed over. Raises BatchCorrupt, as `arrow.decode`.
+    Rows of key, offset and whether the value is null, by offset. They come in portions; for a repeated key the later
+    portion applies. Records without a key are skipped. Raises BatchCorrupt, like `arrow.decode`.
     """
     for bodies in portions(memoryview(buffer), first, end):
         rows = decode_rows(bodies, first, end, ("key", "value"))

@@ -1,6 +1,6 @@
 """The native package, with the same signatures as its twins (`arrow`, `encoding`, `keyscan`).
 
-It runs without the GIL. It reads a read-only buffer in place: nobody may write to it meanwhile. It copies a writable
+It runs without the GIL. It reads a read-only buffer in place, which must not change meanwhile. It copies a writable
 buffer first.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["decode", "encode", "is_installed", "scan_keys"]
 
 
 def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-    """As `arrow.decode`."""
+    """See `arrow.decode`."""
     check_columns(columns)
     import duramen_native
 
@@ -32,7 +32,7 @@ def decode(buffer: Buffer, first: int, end: int, columns: Collection[str]) -> It
 
 
 def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> list[tuple[memoryview, int]]:
-    """As `encoding.encode`; the batches lie one behind the other in memory that goes when none is left."""
+    """See `encoding.encode`; the batches are adjacent in memory that is freed with the last of them."""
     import duramen_native
 
     try:
@@ -47,7 +47,7 @@ def encode(rows: pa.RecordBatch, batch_bytes: int, codec: int, now_ms: int) -> l
 
 
 def scan_keys(buffer: Buffer, first: int, end: int) -> Iterator[pa.RecordBatch]:
-    """As `keyscan.scan_keys`."""
+    """See `keyscan.scan_keys`."""
     import duramen_native
 
     position = 0

@@ -20,7 +20,7 @@ _Headers = list[tuple[str, bytes | None]]
 
 
 class _Lists:
-    """Rows as they are collected."""
+    """Rows being collected."""
 
     def __init__(self) -> None:
         self.keys: list[bytes | None] = []
@@ -34,7 +34,7 @@ class _Lists:
 def decode_rows(bodies: Sequence[Body], first: int, end: int, columns: Collection[str]) -> Rows:
     """The records of `bodies` with offsets in `[first, end)`. Raises BatchCorrupt.
 
-    Headers that are not wanted are not looked at.
+    Headers are decoded only if they are among `columns`.
     """
     lists, headers = _Lists(), "headers" in columns
     for body in bodies:

@@ -25,7 +25,7 @@ _Numbers = NDArray[np.int64]
 
 
 class _Bodies(NamedTuple):
-    """Bodies that are there: where each lies, of which queue it is, and its position."""
+    """Bodies of existing entries: the place of each, its queue, and its position."""
 
     begin: _Numbers
     end: _Numbers
@@ -34,12 +34,12 @@ class _Bodies(NamedTuple):
     offset: _Numbers
 
     def only(self, kept: NDArray[np.bool_]) -> "_Bodies":
-        """Those of them that are kept."""
+        """The bodies where `kept` is true."""
         return _Bodies(*(column[kept] for column in self))
 
 
 class _Data:
-    """Bytes, and the little-endian numbers that begin at any of them."""
+    """Bytes, and the little-endian numbers at any place in them."""
 
     def __init__(self, data: bytes) -> None:
         self.bytes = data
@@ -52,7 +52,7 @@ class _Data:
 
 
 class _Fields(NamedTuple):
-    """What bodies have: sizes are -1 where there is nothing."""
+    """The fields of bodies: sizes are -1 for absent ones."""
 
     flags: _Numbers
     timestamp: _Numbers
@@ -102,7 +102,7 @@ def _bodies(data: _Data, page: RunsPage) -> _Bodies:
     begin = base + np.where(number > 0, data.u32[ends - 4], 0)
     offset = data.i64[start][run] + data.u32[offsets]
     found = _Bodies(begin, end, queue[run], data.i32[start + 8].astype(np.int64)[run], offset)
-    return found.only(end > begin)  # an empty one is that of a deleted entry
+    return found.only(end > begin)  # an empty body is a deleted entry's
 
 
 def _fields(data: _Data, bodies: _Bodies) -> _Fields:

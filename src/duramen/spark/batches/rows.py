@@ -18,18 +18,18 @@ __all__ = ["Bytes", "Odd", "Places", "read_varints", "record_starts"]
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
-_SHORTEST_RECORD: Final = 6  # bytes behind the length: attributes, two deltas, two lengths, count of headers
-_SHORTEST_RUN: Final = 16  # a comparison of arrays costs as much as this many steps of the loop
+_SHORTEST_RECORD: Final = 6  # bytes after the length: attributes, two deltas, two lengths, count of headers
+_SHORTEST_RUN: Final = 16  # an array comparison costs as much as this many steps of the loop
 _FIRST_LOOK: Final = 64
 _LONGEST_PATIENCE: Final = 4096
 
 
 class Odd(Exception):
-    """These bytes are not what a sound batch looks like: the plain decoder shall say what they are."""
+    """These bytes do not look like a sound batch: the plain decoder must name the error."""
 
 
 def record_starts(data: Bytes, spans: Sequence[tuple[int, int, int]]) -> Places:
-    """The places of all records' length prefixes in `data`, of one span after another.
+    """The places of all records' length prefixes in `data`, for one span after another.
 
     A span is `(position, end, count)`: `count` records that fill `data[position:end]` exactly. Raises Odd.
     """
@@ -48,7 +48,10 @@ def record_starts(data: Bytes, spans: Sequence[tuple[int, int, int]]) -> Places:
 
 
 def _fill(data: Bytes, position: int, end: int, starts: Places, patience: int) -> int:
-    """Fill `starts` from one span; `patience` is how many records to walk before looking for a run, and is returned."""
+    """Fill `starts` from one span.
+
+    `patience` is the number of records to walk before looking for a run; returns the new one.
+    """
     found, count = 0, len(starts)
     while found < count:
         if patience or count - found <= _SHORTEST_RUN:
@@ -68,7 +71,7 @@ def _fill(data: Bytes, position: int, end: int, starts: Places, patience: int) -
 
 
 def _run(data: Bytes, position: int, end: int, most: int) -> tuple[int, int]:
-    """How many records from `position` on have the length of the first, and their distance in bytes."""
+    """The number of records from `position` on that have the length of the first, and their distance in bytes."""
     length, prefix = read_varint(data[position : position + 10].tobytes(), 0)
     stride = prefix + length
     if length < _SHORTEST_RECORD or position + stride > end:
@@ -88,9 +91,9 @@ def _run(data: Bytes, position: int, end: int, most: int) -> tuple[int, int]:
 
 
 def _walk(data: Bytes, position: int, end: int, starts: Places) -> int:
-    """Fill `starts` record by record; returns where the next one begins. Raises IndexError, ValueError or Odd."""
+    """Fill `starts` record by record; returns the start of the next one. Raises IndexError, ValueError or Odd."""
     found = []
-    # A record takes 7 bytes and mostly far less than 256: what is copied is what will be looked at, more or less.
+    # A record takes 7 bytes and usually far less than 256: about as much is copied as is read.
     raw: bytes = b""
     origin = limit = position
     for _ in range(len(starts)):
@@ -117,7 +120,7 @@ def _walk(data: Bytes, position: int, end: int, starts: Places) -> int:
 
 
 def read_varints(data: Bytes, at: Places) -> tuple[Places, Places]:
-    """A zigzag varint at each place of `at`: their values, and the places behind them.
+    """A zigzag varint at each place of `at`: their values, and the places after them.
 
     Raises Odd for one of more than nine bytes, and IndexError for one that is cut off by the end of the data.
     """

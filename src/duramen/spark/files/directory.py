@@ -1,7 +1,7 @@
-"""A directory of Parquet files on a disk that driver and executors share: written by tasks, read by others.
+"""A directory of Parquet files on a disk that driver and executors share: tasks write it, other programs read it.
 
-Tasks write below `_temporary`, where no reader looks, and the driver moves the files of the winning attempts to their
-place. As in Spark, names that begin with `_` or `.` are not data.
+Tasks write below `_temporary`, which no reader reads, and the driver moves the files of the winning attempts to their
+place. As in Spark, names that start with `_` or `.` are not data.
 """
 
 import os
@@ -21,20 +21,20 @@ from duramen.spark.tables.written import WrittenFile
 __all__ = ["SINK_LOG", "ParquetDirectory"]
 
 SINK_LOG: Final = "_spark_metadata"
-"""Where Spark's file sink, and ours, say which files a streaming query has committed."""
+"""The directory in which Spark's file sink, and ours, record a streaming query's committed files."""
 
 _TEMPORARY: Final = "_temporary"
 _SUCCESS: Final = "_SUCCESS"
 
 
 class ParquetDirectory:
-    """The directory, and a place of its own below it for the files of one writing.
+    """The directory, and a temporary one below it for the files of one write.
 
     Its methods raise TableStorageFailed.
     """
 
     def __init__(self, location: str) -> None:
-        """Raises TableUnsupported for a location that is no local path."""
+        """Raises TableUnsupported for a location that is not a local path."""
         scheme, _, rest = location.rpartition("://")
         if not location or scheme.lower() not in {"", "file"} or (scheme and not rest.startswith("/")):
             raise TableUnsupported(
@@ -46,7 +46,7 @@ class ParquetDirectory:
 
     @property
     def run(self) -> str:
-        """Where the tasks are to write."""
+        """The directory for the tasks' files."""
         return str(self._run)
 
     @contextmanager
@@ -55,11 +55,11 @@ class ParquetDirectory:
             yield
 
     def exists(self) -> bool:
-        """Whether there is something at the path."""
+        """Whether the path exists."""
         return os.path.lexists(self.path)
 
     def check(self) -> None:
-        """Have it be possible to write there. Raises TableForeign where it is a table's, or lies in one."""
+        """Check that files may be written there. Raises TableForeign if it is a table's, or inside one."""
         with self._errors():
             TableLocation(Storage(str(self.path))).require_parent()
             table = TableLocation(Storage(str(self.path / _TEMPORARY))).enclosing_table()
@@ -67,7 +67,7 @@ class ParquetDirectory:
             raise TableForeign(f"{table} is a table, which says itself what its files are; choose another directory")
 
     def publish(self, files: Sequence[WrittenFile]) -> list[Path]:
-        """Let readers find these files, and no other of this writing; they survive a loss of power."""
+        """Make these files of the write, and no others, visible to readers; durable on return."""
         found = []
         with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class ParquetDirectory:
         return found
 
     def replace(self, files: Sequence[WrittenFile]) -> None:
-        """The same in the place of all that was there."""
+        """Like `publish`, but in place of the previous files."""
         with self._errors():
             old = [one for one in self.path.iterdir() if one.name != _TEMPORARY] if self.path.is_dir() else []
         self.publish(files)
@@ -88,14 +88,14 @@ class ParquetDirectory:
                 shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
 
     def succeed(self) -> None:
-        """Say as Hadoop's committers do that a batch is whole."""
+        """Mark a batch as complete, like Hadoop's committers."""
         with self._errors():
             (self.path / _SUCCESS).touch()
 
     def forget(self) -> None:
-        """Remove what the tasks wrote and nobody has published."""
+        """Remove files that were not published."""
         shutil.rmtree(self._run, ignore_errors=True)
         try:
             self._run.parent.rmdir()
         except OSError:
-            return  # another writing goes on, or nothing was written
+            return  # another write is in progress, or nothing was written

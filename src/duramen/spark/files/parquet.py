@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "stream_to", "write_to"]
 
 MODES: Final = ("errorifexists", "error", "ignore", "append", "overwrite")
-"""As `DataFrameWriter.mode` has them; the first two are the same."""
+"""The modes of `DataFrameWriter.mode`; the first two are equivalent."""
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 
@@ -60,9 +60,9 @@ def stream_to(reader: "DataStreamReader", path: str) -> "DataStreamWriter":
 
 
 def _loaded(reader: Any, directory: ParquetDirectory) -> tuple["StructType", "DataFrame"]:
-    """The columns of the records, and the frame of the names of files. Leaves the reader as it was.
+    """The columns of the records, and the frame of file names. Leaves the reader unchanged.
 
-    Raises OptionInvalid where it is not of this format.
+    Raises OptionInvalid if it is not of this format.
     """
     records: DataFrame = reader.load()
     files: DataFrame = reader.option("parquetTo", directory.run).load()
@@ -73,7 +73,7 @@ def _loaded(reader: Any, directory: ParquetDirectory) -> tuple["StructType", "Da
 
 
 def _empty(directory: ParquetDirectory, schema: "StructType") -> WrittenFile:
-    """A file without rows: of a directory without files nobody could say which columns it has."""
+    """A file without rows: it gives an empty directory its columns."""
     from duramen.spark.api import to_arrow_schema
 
     place = TableLocation(Storage(directory.run))
@@ -83,14 +83,14 @@ def _empty(directory: ParquetDirectory, schema: "StructType") -> WrittenFile:
 
 
 class _Stream:
-    """What `foreachBatch` calls, on the driver."""
+    """The function for `foreachBatch`, on the driver."""
 
     def __init__(self, directory: ParquetDirectory) -> None:
         self._directory = directory
         self._log = SinkLog(directory.path)
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
-        """Commit a micro-batch, unless it is. Raises CheckpointInvalid, TableForeign, TableConflict …"""
+        """Commit a micro-batch, unless it is committed. Raises CheckpointInvalid, TableForeign, TableConflict …"""
         query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or ""
         owner = self._log.owner()
         if owner is None:

@@ -21,12 +21,12 @@ from duramen.spark.tables.storage import storage_errors, sync
 __all__ = ["NOTHING_YET", "SinkLog"]
 
 NOTHING_YET: Final = -1
-"""The number of the last micro-batch of a log that has none."""
+"""The number of the last micro-batch in an empty log."""
 
 _VERSION: Final = b"v1"
 _COMPACT: Final = ".compact"
-_EVERY: Final = 10  # spark.sql.streaming.fileSink.log.compactInterval, as it comes
-_BLOCK_BYTES: Final = 32 << 20  # what Hadoop says of a local disk
+_EVERY: Final = 10  # the default of spark.sql.streaming.fileSink.log.compactInterval
+_BLOCK_BYTES: Final = 32 << 20  # Hadoop's value for a local disk
 _OWNER: Final = "duramen.json"
 
 
@@ -42,7 +42,7 @@ class SinkLog:
         self._log = directory / SINK_LOG
 
     def owner(self) -> str | None:
-        """The id of the query that began it; None where there is none yet. Raises TableForeign for one of Spark's."""
+        """The id of the query that created it; None if it does not exist. Raises TableForeign for one of Spark's."""
         with storage_errors(self._where):
             try:
                 said = (self._log / _OWNER).read_bytes()
@@ -55,14 +55,14 @@ class SinkLog:
             return msgspec.json.decode(said, type=_Owner).query
 
     def begin(self, query: str) -> None:
-        """Make it that query's."""
+        """Create the log for that query."""
         with storage_errors(self._where):
             made = self._log.parent / f".{uuid.uuid4().hex}"
             made.mkdir(parents=True)
             _write(made / _OWNER, msgspec.json.encode(_Owner(query)))
             sync(made)
             try:
-                os.rename(made, self._log)  # with the owner in it, or not at all
+                os.rename(made, self._log)  # atomically with the owner in it
             except OSError:
                 (made / _OWNER).unlink()
                 made.rmdir()
@@ -70,7 +70,7 @@ class SinkLog:
             sync(self._log.parent)
 
     def last(self) -> int:
-        """The number of the last micro-batch that is committed."""
+        """The number of the last committed micro-batch."""
         with storage_errors(self._where):
             return max(self._names(), default=NOTHING_YET)
 
@@ -81,7 +81,7 @@ class SinkLog:
         return {int(number): name for number, name in numbers if number.isascii() and number.isdigit()}
 
     def add(self, batch_id: int, files: Sequence[Path]) -> None:
-        """Commit a micro-batch. Raises TableConflict where another came first."""
+        """Commit a micro-batch. Raises TableConflict if another writer was first."""
         with storage_errors(self._where):
             lines = [_line(file) for file in files]
             name, compacted = str(batch_id), (batch_id + 1) % _EVERY == 0
@@ -104,7 +104,7 @@ class SinkLog:
                         (self._log / old).unlink()
 
     def _before(self, batch_id: int) -> list[bytes]:
-        """The lines of all files that are committed before a micro-batch that is a tenth one."""
+        """The lines of all files committed before a micro-batch whose entry is compacted."""
         names = self._names()
         since = max(0, batch_id - _EVERY)
         found: list[bytes] = []

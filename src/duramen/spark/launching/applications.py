@@ -37,7 +37,7 @@ _SAID_IN_LOG: Final = ("JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
 def application(
     name: str, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
 ) -> Iterator["SparkSession"]:
-    """Its session; `log` is where Spark's own log goes; nobody sees it where it is None. `runs` as in `make_session`.
+    """Its session; `log` is the file of Spark's own log; None discards it. `runs` as in `make_session`.
 
     Raises DependencyMissing, SparkFailed, OSError.
     """
@@ -47,7 +47,7 @@ def application(
     problem = unreachable(master)
     if problem is not None:
         raise SparkFailed(f"Spark does not start on {master}: {problem}")
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # prints every error with Java's traceback
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # it prints every error with Java's traceback
     with contextlib.ExitStack() as stack:
         stack.callback(end_java)
         unread = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duramen-spark-")), "log")
@@ -63,12 +63,12 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path, *, ru
         with interrupted_later(), quiet(log):
             session = make_session(name, master, config=config, runs=runs)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        said = str(error)  # some of it is asked of Java, which still runs, or has written why it does not
+        said = str(error)  # parts of it come from Java, which is still running, or has logged the reason
         if any(one in said for one in _SAID_IN_LOG):
             said = log.read_bytes()[before:].decode(errors="replace") or said
         ended = "its Java has ended: " if isinstance(error, ConnectionError) else ""
         raise SparkFailed(f"Spark does not start on {master}: {ended}{why(said)}") from None
-    # It prints a traceback where Java ends before this process does, which is said otherwise.
+    # It prints a traceback if Java ends before this process, which is reported otherwise.
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = _nothing
@@ -76,11 +76,11 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path, *, ru
 
 
 def _nothing(*_: object) -> None:
-    """In the place of what prints."""
+    """A replacement for functions that print."""
 
 
 def unreachable(master: str) -> str | None:
-    """Why nobody answers at `spark://HOST:PORT`, or any of several with commas between; None for other masters."""
+    """Why no master responds at `spark://HOST:PORT`, or any of several with commas between; None for other masters."""
     named = _STANDALONE.fullmatch(master)
     problems = []
     for address in named[1].split(",") if named else ():
@@ -95,7 +95,7 @@ def unreachable(master: str) -> str | None:
 
 
 def why(said: str) -> str:
-    """The innermost reason: of Java itself or Spark's master, else the last exception that is named, else line 1."""
+    """The innermost reason: Java's or Spark's master's own, else the last named exception, else line 1."""
     own = _JAVA.search(said) or _REASON.search(said)
     exceptions = _EXCEPTION.findall(said)
     line = own[1] if own else exceptions[-1] if exceptions else next(iter(said.strip().splitlines()), "")

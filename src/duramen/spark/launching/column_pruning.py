@@ -14,7 +14,7 @@ _CLASS: Final = "PruneColumns"
 
 
 def prune_columns(session: "SparkSession") -> None:
-    """Add the rule to those by which the session optimises queries, unless it is there."""
+    """Add the rule to the optimizer rules of the session, unless it is there."""
     from py4j.protocol import Py4JError
 
     java: Any = session._jsparkSession

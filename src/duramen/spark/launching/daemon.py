@@ -3,7 +3,7 @@
 __all__: list[str] = []
 
 if __name__ == "__main__":
-    from pyspark import daemon  # which cannot be imported on Windows, where Spark runs none
+    from pyspark import daemon  # not importable on Windows, where Spark has no daemon
 
     from duramen.spark.hangups import end_workers_quietly
 

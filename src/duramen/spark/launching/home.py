@@ -1,7 +1,7 @@
 """A Spark home without PySpark in it, so that Python workers import the installed one.
 
-In Spark's own home PySpark is a zip of its sources that precedes all other paths. Each new worker process would compile
-them again, also that of every streaming query, which takes longer than the rest of its start. The installed package is
+In Spark's own home PySpark is a zip of its sources that precedes all other paths. Each new worker process, also that of
+every streaming query, would compile them again, which takes longer than the rest of its start. The installed package is
 already compiled.
 """
 
@@ -25,9 +25,9 @@ _LINKED: Final = ("bin", "conf", "jars", "sbin")
 
 
 def lean_home(environment: Mapping[str, str] | None = None) -> Path | None:
-    """A directory of links in the user's cache; None where workers could miss PySpark in it, or it cannot be made.
+    """A directory of links in the user's cache; None if workers could miss PySpark in it, or it cannot be created.
 
-    They have it where they run this interpreter, and PySpark is among what is installed for it.
+    They have PySpark if they run this interpreter, and PySpark is installed for it.
     """
     environment = os.environ if environment is None else environment
     if "SPARK_HOME" in environment or environment.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
@@ -57,7 +57,7 @@ def _package(name: str) -> Path | None:
 
 @contextmanager
 def lean_home_set() -> Iterator[None]:
-    """Java that starts in this block has that home, if there is one."""
+    """Java that starts in this block uses that home, if there is one."""
     home = lean_home()
     if home is None:
         yield

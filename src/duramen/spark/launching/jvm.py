@@ -15,7 +15,7 @@ _STOP_S: Final = 30.0
 
 @contextlib.contextmanager
 def quiet(log: Path) -> Iterator[None]:
-    """What this process writes to the standard streams, and what it begins in this block, goes to a file."""
+    """Redirect the standard streams of this process, and of processes started in this block, to a file."""
     kept = [os.dup(number) for number in (1, 2)]
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -31,7 +31,7 @@ def quiet(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupted_later(numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
-    """These signals wait for the end of the block: a Java that only just starts is nobody's, and would be left."""
+    """Defer these signals to the end of the block: a Java that is still starting would be left running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -42,13 +42,13 @@ def interrupted_later(numbers: Sequence[signal.Signals] = (signal.SIGINT, signal
     finally:
         for one, handler in zip(numbers, before, strict=True):
             signal.signal(one, handler)
-        # Also where the block fails: Java may have been told as well, and has ended.
+        # Even if the block fails: Java may have got the signal too, and ended.
         for number in seen:
             signal.raise_signal(number)
 
 
 def end_java() -> None:
-    """Stop Spark and wait until its Java is gone: it ends with its standard input."""
+    """Stop Spark and wait for the end of its Java: it ends with its standard input."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -35,14 +35,14 @@ _log = logging.getLogger("duramen.spark")
 _FORMAT: Final = "duramen"
 _CLASS: Final = "DescribedSources"
 _MOST_SECONDS: Final = 5.0
-"""How long a broker is asked: progress of all queries of a session goes through one thread."""
+"""The timeout of requests to a broker: one thread handles the progress of all queries of a session."""
 
 _LAST_MS: Final = 2000
 """How long the end of this process waits for events that Java has queued."""
 
 
 class _Source(NamedTuple):
-    """A source of a query, and the group that its lag is shown by."""
+    """A source of a query, and the group for its lag."""
 
     group: str
     selection: Selection
@@ -50,7 +50,7 @@ class _Source(NamedTuple):
 
 
 class LagListener:
-    """Commits what the queries of a session have processed. What goes wrong is logged, and stops nothing.
+    """Commits the progress of a session's queries. Errors are logged, and stop nothing.
 
     Events are Java's, those of Spark's class `StreamingQueryListener`.
     """
@@ -59,11 +59,11 @@ class LagListener:
         self._session = session
         self._describer = SourceDescriber(session)
         self._lock = Lock()
-        self._sources: dict[str, list[_Source]] = {}  # by the run of a query
-        self._committed: dict[tuple[str, str], object] = {}  # what was last, by group and streams
+        self._sources: dict[str, list[_Source]] = {}  # by the query's run id
+        self._committed: dict[tuple[str, str], object] = {}  # the last commits, by group and streams
 
     def onQueryStarted(self, event: Any) -> None:
-        """Describe its sources and note where they are. Spark plans the query only after this returns."""
+        """Describe its sources, and note their groups. Spark plans the query only after this returns."""
         name = event.name()
         try:
             sources = []
@@ -73,7 +73,7 @@ class LagListener:
                 if group := options.text("kafka.group.id") or name:
                     sources.append(_Source(group, selection, _cluster_of(options)))
         except (DuramenError, Py4JError, AttributeError, TypeError) as error:
-            # What is ours is refused by the source itself; the others say that Spark's inside looks another way.
+            # Errors of ours are raised by the source itself; others mean that Spark's internals are different.
             _log.warning("the lag of query %s will not be shown: %s", name or event.id().toString(), error)
             return
         if sources:
@@ -81,10 +81,10 @@ class LagListener:
                 self._sources[event.runId().toString()] = sources
 
     def onQueryProgress(self, event: Any) -> None:
-        """Everything up to the ends that its sources have reached is processed."""
+        """Everything up to the end offsets of its sources is processed."""
         with self._lock:
             if not self._sources:
-                return  # without a question: it is asked at every micro-batch
+                return  # without a call to Java: this runs at every micro-batch
             progress = event.progress()
             sources = self._sources.get(progress.runId().toString(), [])
             for one in progress.sources() if sources else ():
@@ -95,7 +95,7 @@ class LagListener:
             document = json.loads(text or "")
             offsets = SourceOffsets.from_json(document)
         except (ValueError, TypeError, DuramenError):
-            return  # of a source of another kind
+            return  # a source of another kind
         for source in sources:
             if offsets.at and all(source.selection.names(name) for name in offsets.ids):
                 key = source.group, ",".join(sorted(offsets.ids))
@@ -104,16 +104,16 @@ class LagListener:
                 return
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing new was processed."""
+        """There is no new progress."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Let its connections go."""
+        """Close its connections."""
         with self._lock:
             for source in self._sources.pop(event.runId().toString(), []):
                 source.cluster.close()
 
     class Java:
-        """What this is in Java; py4j looks for the name."""
+        """The Java interface; py4j requires this name."""
 
         implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
@@ -128,7 +128,7 @@ def _stored(source: _Source, offsets: SourceOffsets) -> bool:
 
 
 def _relations_of(session: SparkSession, query_id: str) -> Iterator[tuple[Any, Options]]:
-    """A query's sources of our format with their options, which only Spark's plan of it has."""
+    """The query's sources of our format with their options, which only Spark's plan of it has."""
     query: Any = session.streams.get(query_id)
     leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
     for place in range(leaves.size()):
@@ -150,8 +150,8 @@ _listening: set[tuple[str, int]] = set()
 
 
 def report_lag(session: SparkSession) -> None:
-    """Show the lag of this session's streaming queries from now on; once is enough, and a second time is nothing."""
-    # Several objects here may be one session there.
+    """Show the lag of this session's streaming queries from now on; a second call has no effect."""
+    # Several Python objects may be one session in Java.
     inside: Any = session._jsparkSession
     key = session.sparkContext.applicationId, inside.hashCode()
     if key not in _listening:
@@ -165,16 +165,16 @@ def report_lag(session: SparkSession) -> None:
 
 
 def _stop_listening(inside: Any, listener: Any) -> None:
-    """Before this process ends: Java would report each event that it has nobody to tell of."""
+    """Before this process ends: Java would report an error for each event without a listener."""
     with suppress(Py4JError, OSError):
         inside.streams().removeListener(listener)
-        inside.sparkContext().listenerBus().waitUntilEmpty(_LAST_MS)  # what it is about to say
+        inside.sparkContext().listenerBus().waitUntilEmpty(_LAST_MS)  # its last events
 
 
 class SourceDescriber:
-    """Describes the sources of a session's queries, in their progress: sources in Python have no description.
+    """Describes the sources of a session's queries, in their progress: Python sources have no description.
 
-    A Spark that its Java does not know goes without.
+    It does nothing on a Spark that its Java class does not support.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -183,7 +183,7 @@ class SourceDescriber:
         self._is_compiled = False
 
     def describe(self, relation: Any, description: str) -> None:
-        """Describe the source of `relation`, a leaf of a query's plan, before Spark has planned the query."""
+        """Describe the source of `relation`, a leaf of a query's plan, before Spark plans the query."""
         if not self._is_compiled:
             self._java, self._is_compiled = compiled(self._session, _CLASS), True
         if self._java is not None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["DISK_CLASS", "quicken_local_disk"]
 
 DISK_CLASS: Final = "FilesWithoutPrograms"
-"""What does the work instead."""
+"""The replacement class."""
 
 
 def quicken_local_disk(session: "SparkSession") -> None:
-    """For the Java of a session, where it is Hadoop's own file system that writes the local disk."""
+    """Install it in the Java of a session, if Hadoop's own file system serves the local disk."""
     from py4j.protocol import Py4JError
 
     jvm: Any = session.sparkContext._jvm
@@ -27,7 +27,7 @@ def quicken_local_disk(session: "SparkSession") -> None:
         files = jvm.org.apache.hadoop.fs.FileSystem.getLocal(session.sparkContext._jsc.hadoopConfiguration())
         files.setWriteChecksum(False)
         if files.getRaw().getClass().getName() != "org.apache.hadoop.fs.RawLocalFileSystem":
-            return  # this one already, or one that somebody chose
+            return  # already installed, or the user's choice
         instead = compiled(session, DISK_CLASS)
         if instead is not None:
             instead.replaceIn(files)

@@ -15,11 +15,11 @@ __all__ = ["OutdatedDataSource"]
 
 
 class OutdatedDataSource(DataSource):
-    """Refuses."""
+    """Refuses every use."""
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return "duramen"
 
     @said_plainly()

@@ -14,25 +14,25 @@ from duramen.base.errors import DependencyMissing
 __all__ = ["ARROW", "Packed", "pack"]
 
 ARROW: Final = ("numpy", "pyarrow")
-"""Distributions that executors may have anyway."""
+"""Distributions that executors may have already."""
 
 _NEEDED: Final = ("cramjam", "fastcrc", "msgspec")
 _WELCOME: Final = ("duramen-native", "fastavro")
 _PARTS: Final = ("base", "client", "codec", "spark")
 _LEFT_OUT: Final = frozenset({"__pycache__", "include", "src", "tests"})
 _NO_PROGRAM: Final = (".a", ".h", ".lib", ".pdb", ".pxd", ".pyc", ".pyi")
-_DATE: Final = (1980, 1, 1, 0, 0, 0)  # the same files are the same archive
+_DATE: Final = (1980, 1, 1, 0, 0, 0)  # equal files make equal archives
 
 
 class Packed(NamedTuple):
-    """An archive: what it has, by distribution, and its size."""
+    """An archive: its content, by distribution, and its size."""
 
     distributions: Sequence[str]
     size_bytes: int
 
 
 def pack(place: Path, *, arrow: bool = True) -> Packed:
-    """Write the archive, all of it or nothing; without numpy and pyarrow where executors have them.
+    """Write the archive atomically; without numpy and pyarrow if executors have them.
 
     It fits the operating system and the version of this Python. Raises DependencyMissing, OSError.
     """
@@ -67,12 +67,12 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _files_of(distribution: str) -> list[tuple[str, Path]] | None:
-    """Names and places of a distribution's files; None where it is not installed."""
+    """Names and paths of a distribution's files; None if it is not installed."""
     try:
         files = importlib.metadata.distribution(distribution).files or []
     except importlib.metadata.PackageNotFoundError:
         return None
-    # What is outside of the directory of packages are programs.
+    # Files outside the directory of packages are programs.
     return [
         (file.as_posix(), Path(str(file.locate())))
         for file in files

@@ -17,19 +17,19 @@ _ASK_S: Final = 30.0
 
 
 def default_python(environment: Mapping[str, str] | None = None) -> str:
-    """What Spark's Java runs to find data sources; `spark.pyspark.python` has no say in that."""
+    """The Python that Spark's Java runs to find data sources; `spark.pyspark.python` has no effect on that."""
     environment = os.environ if environment is None else environment
     return next(filter(None, map(environment.get, _VARIABLES)), "python3")
 
 
 def python_of(session: "SparkSession") -> str:
-    """The same for the Java of a session, which has the environment that it was started with."""
+    """The same for the Java of a session, according to its environment at its start."""
     jvm: Any = session.sparkContext._jvm
     return default_python({name: jvm.java.lang.System.getenv(name) or "" for name in _VARIABLES})
 
 
 def has_duramen(executable: str) -> bool:
-    """Whether an interpreter, by its path or on the PATH, has `format("duramen")`; not where it does not run."""
+    """Whether an interpreter, by its path or on the PATH, has `format("duramen")`; False if it does not run."""
     found = shutil.which(executable)
     try:
         return found is not None and subprocess.run(

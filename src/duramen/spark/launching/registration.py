@@ -29,7 +29,7 @@ def register(session: "SparkSession") -> None:
     context = session.sparkContext
     before = context.pythonExec
     if _is_local(session):
-        context.pythonExec = sys.executable  # where all of Spark runs here, this Python may do its work
+        context.pythonExec = sys.executable  # Spark runs only on this machine: this Python may do its work
     elif not has_duramen(before):
         raise DependencyMissing(_hint(before))
     try:
@@ -39,7 +39,7 @@ def register(session: "SparkSession") -> None:
 
 
 def register_where_needed(session: "SparkSession") -> None:
-    """Register it where Java would look for it in another Python, or log why it will not be found."""
+    """Register it if Java would look for it in another Python, or log why it will not be found."""
     python = python_of(session)
     if python == sys.executable:
         return

@@ -26,9 +26,9 @@ _USED_BY_JOBS: Final = (
 
 
 def pyspark_problem(*, for_jobs: bool = False) -> str | None:
-    """Why the installed PySpark cannot be used, and what to install; None where it can.
+    """The reason why the installed PySpark cannot be used, and the remedy; None if it can.
 
-    `for_jobs` asks for what pipelines and `duramen table run` need, which is more than the format does.
+    `for_jobs` checks the needs of pipelines and `duramen table run`, which exceed those of the format.
     """
     try:
         version = importlib.import_module("pyspark").__version__
@@ -45,6 +45,6 @@ def pyspark_problem(*, for_jobs: bool = False) -> str | None:
 
 
 def require_pandas(what: str) -> None:
-    """Raises DependencyMissing where the driver lacks pandas, without which PySpark has no `mapInArrow`."""
+    """Raises DependencyMissing if the driver lacks pandas, without which PySpark has no `mapInArrow`."""
     if importlib.util.find_spec("pandas") is None:
         raise DependencyMissing(f"{what} pandas, without which PySpark has no mapInArrow: pip install 'duramen[spark]'")

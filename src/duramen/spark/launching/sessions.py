@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 __all__ = ["JAVA_OPTIONS", "java_options", "make_session", "tuning"]
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-"""The setting that has what the driver's Java is started with."""
+"""The setting with the options of the driver's Java."""
 
 _TUNING: Final[Mapping[str, str]] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
-"""What makes micro-batches quicker with any master."""
+"""Settings that make micro-batches faster with any master."""
 
 _LOCAL_TUNING: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""What is right where driver and executors are one process and checkpoints lie on its disk."""
+"""Settings for a driver and executors in one process with checkpoints on its disk."""
 
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointFileManagerClass"
 
 _QUICK_SPAWN: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
-"""One program less for each that is started: Hadoop starts some for the checkpoint files of each micro-batch."""
+"""One process less for each start: Hadoop starts some for the checkpoint files of each micro-batch."""
 
-_NO_QUICK_SPAWN_JAVA: Final = 25  # which says that it is going to be removed
+_NO_QUICK_SPAWN_JAVA: Final = 25  # from this version on, it prints that the option will be removed
 
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""For a heap as small as Spark's it takes less of the processor than Java's own choice, and so does compiled code."""
+"""For a heap as small as Spark's it uses less CPU than Java's own choice, and so does its compiled code."""
 
 _DAEMON: Final = ("spark.python.daemon.module", "duramen.spark.launching.daemon")
-"""Python workers that say nothing where Spark needs no more of their output."""
+"""Python workers that end silently when Spark needs no more of their output."""
 
 _ANALYSIS: Final[Mapping[str, str]] = {
     JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
@@ -56,17 +56,17 @@ _ANALYSIS: Final[Mapping[str, str]] = {
 
 _JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _JAVA_DEFAULTS: Final = "spark.driver.defaultJavaOptions"
-"""Where options of Java may come from besides: with two collectors it does not start."""
+"""Other places of Java options that choose a collector: with two collectors it does not start."""
 
 _CHOSEN: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 _MASTER: Final = "local[*]"
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Where `spark-submit` says how its Java is reached."""
+"""Where `spark-submit` puts the address of its Java."""
 
 _OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
-"""Settings of the interpreter that workers run."""
+"""Settings of the workers' interpreter."""
 
 
 def make_session(
@@ -77,12 +77,12 @@ def make_session(
     config: Mapping[str, str] | None = None,
     runs: bool = True,
 ) -> "SparkSession":
-    """A session, or the one that there is. `config` goes before the tuning, which `tuned=False` leaves out.
+    """A new session, or the existing one. `config` overrides the tuning, which `tuned=False` omits.
 
-    Without a `master` it is the one of `spark-submit`, else `local[*]`.
-    Without `runs` it only analyses queries, and starts as quickly as it can.
+    The default `master` is that of `spark-submit`, else `local[*]`. Without `runs` it only analyses queries, and starts
+    as fast as possible.
 
-    Java and Python are chosen only where the JVM does not run yet. Raises DependencyMissing.
+    Java and Python are chosen only if the JVM does not run yet. Raises DependencyMissing.
     """
     problem = pyspark_problem()
     if problem is not None:
@@ -99,7 +99,7 @@ def make_session(
     if SparkContext._gateway is None:
         java = find_java()
         os.environ["JAVA_HOME"] = java.home
-        # Spark's default is whatever `python3` is on the PATH, which need not have Duramen.
+        # Spark's default is any `python3` on the PATH, which need not have Duramen.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
     settings = {**(tuning(master, java, config) if tuned else {}), **({} if runs else _ANALYSIS), **(config or {})}
@@ -128,10 +128,10 @@ def _submitted_master() -> str:
 
 
 def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings for a master, beside `config`; `java` is the one to be started, None where it runs already."""
+    """The settings for a master, besides `config`; `java` is the one to start, None if it runs already."""
     settings = dict(_TUNING)
     if master.startswith("local"):
-        # Hundreds of tiny tasks a micro-batch (Spark's default is 200) are for clusters.
+        # Hundreds of tiny tasks per micro-batch (Spark's default is 200) are for clusters.
         settings |= {**_LOCAL_TUNING, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
         settings[_CHECKPOINTS] = _checkpoint_class()
         if java is not None:
@@ -143,7 +143,7 @@ def tuning(master: str, java: Java | None, config: Mapping[str, str] | None = No
 
 
 def _checkpoint_class() -> str:
-    """What writes checkpoints to a local disk; Spark 4.1 moved it."""
+    """The class that writes checkpoints to a local disk; Spark 4.1 moved it."""
     from pyspark import __version__
 
     package = "" if __version__.startswith("4.0.") else "checkpointing."
@@ -151,7 +151,7 @@ def _checkpoint_class() -> str:
 
 
 def java_options(java: Java, said: str = "") -> str:
-    """What a Java is started with that does all of a session's work, beside the options that are `said` elsewhere."""
+    """The options of a Java that does all of a session's work, besides those set elsewhere (`said`)."""
     quick = java.major < _NO_QUICK_SPAWN_JAVA and sys.platform == "linux"
     options = [(_QUICK_SPAWN, quick), (_COLLECTOR, not _CHOSEN.search(said))]
     return " ".join(option for option, fits in options if fits)

@@ -32,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 NOTHING_YET: Final = -1
-"""The number of the last batch of a table that has none."""
+"""The number of the last batch in a table without batches."""
 
 _ATTEMPTS: Final = 20
 
 
 class Next(NamedTuple):
-    """A micro-batch that comes; `digest` is empty where it is not known."""
+    """The micro-batch to write; `digest` is empty if unknown."""
 
     query_id: str
     batch_id: int
@@ -46,7 +46,7 @@ class Next(NamedTuple):
 
 
 class HasColumns(Protocol):
-    """Rows as far as their columns count: a frame, or what stands for one."""
+    """An object with Spark columns: a frame, or a stand-in."""
 
     @property
     def schema(self) -> "StructType":
@@ -59,56 +59,56 @@ class SinkState(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the table, as files are written."""
+        """The columns of the table, as files have them."""
         ...
 
     def last(self, query_id: str) -> int | None:
-        """The number of the query's last batch; None where the table is not the query's."""
+        """The number of the query's last batch; None if the table belongs to another query."""
 
     def digest(self, query_id: str, batch_id: int) -> str:
-        """What the commit of that batch said; empty where the table does not go back so far."""
+        """The digest in the commit of that batch; empty if the table's history does not reach back to it."""
 
 
 _S = TypeVar("_S", bound=SinkState)
 Change = Callable[[_S, Next], bool]
-"""Makes a batch the table's next version; False where another came first, or may have."""
+"""Commits a batch as the table's next version; False if another commit was first, or may have been."""
 
 
 class SinkTable(Protocol[_S]):
-    """Where a sink's rows go. Its methods raise TableForeign, TableUnsupported, TableStorageFailed."""
+    """The table of a sink. Its methods raise TableForeign, TableUnsupported, TableStorageFailed."""
 
     place: TableLocation
 
     def columns(self, batch: HasColumns) -> pa.Schema:
-        """The columns of the table that a micro-batch of these rows has."""
+        """The columns of the table for a micro-batch of these rows."""
 
     def find(self) -> _S | None:
-        """The newest version; None where there is nothing yet."""
+        """The newest version; None if the table does not exist."""
 
     def require_types(self, schema: pa.Schema) -> None:
-        """Raises TableUnsupported for a column that no new table could have, as far as that is known before."""
+        """Raises TableUnsupported for a column that no new table could have, as far as is known in advance."""
 
     def stored(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of rows with the types that the table's format has for them. Raises TableUnsupported."""
+        """The columns with the types of the table's format. Raises TableUnsupported."""
         ...
 
     def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
-        """Whether the type of a column that is there can become another, as far as the format's library can."""
+        """Whether the format's library can change the type of an existing column like that."""
         ...
 
     def create(self, schema: pa.Schema, query_id: str) -> _S:
-        """Make the table, unless another makes it first."""
+        """Create the table, unless another writer does so first."""
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
+        """Add the columns that only `schema` has, and widen those that are wider in it."""
 
     def prepare(self, batch: "DataFrame", state: _S) -> Change[_S]:
-        """Do all of a batch's work but its commit, which may be tried more than once."""
+        """Do all of a batch's work except its commit, which may be tried more than once."""
         ...
 
 
 def columns_of(rows: HasColumns) -> pa.Schema:
-    """The columns of a frame, as Arrow has them. Raises TableUnsupported for one that no table can have."""
+    """The columns of a frame in Arrow. Raises TableUnsupported for a column that no table can have."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -128,7 +128,7 @@ def columns_of(rows: HasColumns) -> pa.Schema:
 
 
 def _problem(name: str, kind: "DataType") -> str:
-    """What keeps a column, or what is inside of it, out of every table; empty where nothing does."""
+    """The reason why no table can have the column, or a part of it; empty if there is none."""
     from pyspark.sql.types import ArrayType, MapType, NullType, StructType
 
     if "\0" in name:
@@ -144,10 +144,10 @@ def _problem(name: str, kind: "DataType") -> str:
 
 
 def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> Literal["write", "done"]:
-    """What to do with a batch of a query of whose batches the table has all up to `last`.
+    """What to do with a batch of a query whose batches the table has up to `last`.
 
-    `known` and `digest` tell the last batch of the table and this one apart, as far as they are not empty. Raises
-    CheckpointInvalid where checkpoint and table do not belong together.
+    `known` and `digest` identify the last batch of the table and this one, unless they are empty. Raises
+    CheckpointInvalid if checkpoint and table do not belong together.
     """
     if batch_id == last + 1:
         return "write"
@@ -171,9 +171,9 @@ def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> L
 
 
 def columns_after(table: "SinkTable[Any]", state: SinkState, schema: pa.Schema) -> pa.Schema:
-    """The columns of the table once it has rows with the columns `schema`.
+    """The columns of the table after it gets rows with the columns `schema`.
 
-    Raises TableForeign where the table cannot take such rows, TableUnsupported for types.
+    Raises TableForeign if the table cannot take such rows, TableUnsupported for types.
     """
     wanted = evolved(table.place.uri, state.schema, table.stored(schema), table.can_widen)
     new = [field for field in schema if field.name not in state.schema.names]
@@ -182,7 +182,7 @@ def columns_after(table: "SinkTable[Any]", state: SinkState, schema: pa.Schema) 
 
 
 def require_owner(where: str, found: str | None, owner: str) -> None:
-    """Raises TableForeign unless a table is the one of the sink `owner`; `found` is whose it says that it is."""
+    """Raises TableForeign unless a table belongs to the sink `owner`; `found` is the owner recorded in it."""
     if found is None:
         raise TableForeign(f"the table {where} was not made by a pipeline; choose another location")
     if found != owner:
@@ -190,7 +190,7 @@ def require_owner(where: str, found: str | None, owner: str) -> None:
 
 
 class TableBatchWriter(Generic[_S]):
-    """What `foreachBatch` calls, on the driver, for each micro-batch of one query."""
+    """The function for `foreachBatch`, on the driver, for each micro-batch of one query."""
 
     def __init__(self, table: SinkTable[_S], checkpoint: PipelineCheckpoint) -> None:
         self._table = table
@@ -205,7 +205,7 @@ class TableBatchWriter(Generic[_S]):
             return
         change = self._table.prepare(batch, state)
         for _ in range(_ATTEMPTS):
-            # What came between may have been this very batch.
+            # A commit in between may have been this very batch.
             state = self._due(coming, schema)
             if state is None or change(state, coming):
                 return
@@ -216,9 +216,9 @@ class TableBatchWriter(Generic[_S]):
         return self._table.place.uri
 
     def _due(self, coming: Next, schema: pa.Schema) -> _S | None:
-        """The table as it is now, with the columns of the rows; None where it has the batch already.
+        """The present table, with the columns of the rows; None if it has the batch already.
 
-        It is made where there is none.
+        A missing table is created.
         """
         state = self._table.find()
         if state is None:

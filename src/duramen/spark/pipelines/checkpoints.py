@@ -18,14 +18,14 @@ from duramen.base.errors import CheckpointInvalid, PipelineBusy
 __all__ = ["VERSION", "Checkpoints", "PipelineCheckpoint", "written_whole"]
 
 VERSION: Final = 1
-"""Of what stands beside a checkpoint; changes when a checkpoint that there is could be misread."""
+"""The version of the note; it changes when existing checkpoints could be misread."""
 
 _LOCK: Final = "lock"
 _HEADER_LINES: Final = 2  # of an entry of the offset log: its version, and the batch's metadata
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What a query's checkpoint was made for."""
+    """The definition for which a query's checkpoint was created."""
 
     version: int
     pipeline: str
@@ -45,7 +45,7 @@ class PipelineCheckpoint:
 
     @property
     def query_id(self) -> str:
-        """Spark's id of the query, which stays as long as the checkpoint does. Raises CheckpointInvalid."""
+        """Spark's id of the query, which is constant for a checkpoint. Raises CheckpointInvalid."""
         try:
             return msgspec.json.decode((self.directory / "metadata").read_bytes(), type=_Metadata).id
         except (OSError, msgspec.DecodeError) as error:
@@ -54,7 +54,7 @@ class PipelineCheckpoint:
             ) from None
 
     def digest_of(self, batch_id: int) -> str:
-        """Tells micro-batches of one number apart by the offsets at which they end; empty where that is not known."""
+        """A digest of the end offsets of a micro-batch; empty if unknown."""
         try:
             lines = (self.directory / "offsets" / str(batch_id)).read_bytes().splitlines()
         except OSError:
@@ -63,20 +63,20 @@ class PipelineCheckpoint:
 
 
 class Checkpoints:
-    """All of a pipeline's, on a disk that this machine, and every executor that keeps state, has mounted."""
+    """The checkpoints of a pipeline, on a disk that this machine, and every executor with state, has mounted."""
 
     def __init__(self, directory: Path, pipeline: str) -> None:
         self.directory = directory
         self._pipeline = pipeline
 
     def of(self, query: str) -> PipelineCheckpoint:
-        """That of one query; it need not exist yet."""
+        """The checkpoint of a query; it need not exist yet."""
         return PipelineCheckpoint(self.directory / query)
 
     def claim(self, query: str, streams: Iterable[str]) -> PipelineCheckpoint:
-        """The checkpoint of a query that reads these streams, noted where it is new.
+        """The checkpoint of a query that reads these streams, with its note, created if new.
 
-        Raises CheckpointInvalid where it was made for something else.
+        Raises CheckpointInvalid if it was created for another definition.
         """
         made = Made(VERSION, self._pipeline, query, tuple(sorted(streams)))
         note, checkpoint = self.directory / f"{query}.json", self.of(query)
@@ -90,7 +90,7 @@ class Checkpoints:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No other application runs with them meanwhile. Raises PipelineBusy, OSError."""
+        """Lock them against other applications. Raises PipelineBusy, OSError."""
         import fcntl
 
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class Checkpoints:
             yield
 
     def is_held(self) -> bool:
-        """Whether an application runs with them now."""
+        """Whether an application holds the lock."""
         import fcntl
 
         try:
@@ -142,7 +142,7 @@ def _require_same(found: Made, wanted: Made, directory: Path) -> None:
 
 
 def written_whole(path: Path, content: bytes) -> None:
-    """Write a file so that whoever reads it sees all of it, or what was there before."""
+    """Write a file atomically: readers see the new content, or the previous one."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -17,14 +17,14 @@ __all__ = ["check_copies", "check_streams", "needs_spark", "plans", "prepare"]
 
 
 def needs_spark(pipeline: PipelineModel) -> bool:
-    """Whether only Spark can say if the pipeline is right: it has SQL, functions, types in text, or tables to read."""
+    """Whether only Spark can check the pipeline: it has SQL, functions, types in text, or tables to read."""
     sources = any(one.format or one.json or one.watermark for one in pipeline.sources)
     sinks = any(one.json or one.key or one.keys or one.delete_when for one in pipeline.sinks)
     return bool(pipeline.steps or sources or sinks)
 
 
 def check_copies(pipeline: PipelineModel, problems: Problems) -> None:
-    """What `prepare` finds, of a pipeline that needs no Spark for it: its sinks take streams as they are."""
+    """The checks of `prepare` for a pipeline without need for Spark: its sinks take streams unchanged."""
     streams = {one.name.value.lower(): one for one in pipeline.sources if check_source(pipeline, one, problems)}
     for sink in pipeline.sinks:
         source = streams.get(sink.input.value.lower())
@@ -37,9 +37,9 @@ class _Columns(NamedTuple):
 
 
 def prepare(spark: "SparkSession", pipeline: PipelineModel, problems: Problems, streams: Streams = "read") -> Frames:
-    """The frames of a pipeline, whose `streams` are as in `build`; empty where `problems` has errors.
+    """The frames of a pipeline, whose `streams` are as in `build`; empty if `problems` has errors.
 
-    What is wrong with one part hides nothing but what follows from it.
+    A problem of one part hides only those that follow from it.
     """
     frames = build(spark, pipeline, ordered(pipeline, problems), problems, streams)
     for sink in pipeline.sinks:
@@ -50,9 +50,9 @@ def prepare(spark: "SparkSession", pipeline: PipelineModel, problems: Problems, 
 
 
 def check_streams(pipeline: PipelineModel, problems: Problems) -> None:
-    """Ask the brokers for the streams that sources and sinks name.
+    """Check with the brokers the streams of sources and sinks.
 
-    Raises ServerUnreachable, with host and port, where none answers in time.
+    Raises ServerUnreachable, with host and port, if none responds in time.
     """
     wanted: list[PipelineSource | Sink] = [
         *(source for source in pipeline.sources if source.format is None),
@@ -74,7 +74,7 @@ def _check_there(cluster: BrokerCluster, location: Text, problems: Problems, *, 
     if missing:
         known = [name for name, topic in cluster.topics(None).items() if not topic.internal]
         said = meant(missing[0], known)
-        # A broker may have more streams than a line can name.
+        # A broker may have more streams than fit in a line.
         hint = said if said.startswith("; did you mean") else "; `duramen stream list` names those that there are"
         if written:
             hint += f"; `duramen stream create {missing[0]}` makes it"
@@ -82,7 +82,7 @@ def _check_there(cluster: BrokerCluster, location: Text, problems: Problems, *, 
 
 
 def plans(spark: "SparkSession", pipeline: PipelineModel, mode: str, problems: Problems) -> dict[str, str]:
-    """How Spark computes a micro-batch of each sink, by the sink's name; empty where `problems` has errors."""
+    """Spark's plan of a micro-batch of each sink, by the sink's name; empty if `problems` has errors."""
     prepare(spark, pipeline, problems, "stream")
     if problems.errors():
         return {}

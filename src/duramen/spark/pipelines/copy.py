@@ -22,7 +22,7 @@ __all__ = ["copied_columns", "copied_frame", "copied_source"]
 
 
 def copied_source(pipeline: PipelineModel, sink: Sink) -> PipelineSource | None:
-    """The stream that a sink takes as it is; None where there is something to be done with its rows."""
+    """The stream that a sink takes unchanged; None if its rows are processed."""
     if sink.kind != "delta" or sink.keys:
         return None
     for source in pipeline.sources:
@@ -33,7 +33,7 @@ def copied_source(pipeline: PipelineModel, sink: Sink) -> PipelineSource | None:
 
 
 def copied_columns(options: Mapping[str, str]) -> "pa.Schema":
-    """What the records have that a source of these options reads. Raises OptionInvalid."""
+    """The columns of records read with these options. Raises OptionInvalid."""
     from duramen.spark.columns import arrow_schema
     from duramen.spark.read.reader import columns_of
 
@@ -41,7 +41,7 @@ def copied_columns(options: Mapping[str, str]) -> "pa.Schema":
 
 
 def copied_frame(reader: "DataStreamReader", storage: Storage) -> "DataFrame":
-    """The files that hold what a reader of the format duramen reads."""
+    """The frame of the files with a reader's records."""
     from pyspark.sql import functions as sf
 
     options: dict[str, Any] = {"parquetTo": storage.location, "parquetStorage": json.dumps(dict(storage.options))}

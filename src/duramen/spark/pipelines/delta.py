@@ -44,15 +44,15 @@ class DeltaState:
 
     @property
     def schema(self) -> pa.Schema:
-        """See the port."""
+        """See `SinkState`."""
         return fields_of(self._table.schema())
 
     def last(self, query_id: str) -> int | None:
-        """See the port."""
+        """See `SinkState`."""
         return self._table.transaction_version(_application(query_id))
 
     def digest(self, query_id: str, batch_id: int) -> str:
-        """See the port."""
+        """See `SinkState`."""
         with storage_errors(self._where):
             for commit in self._table.history():
                 if commit.get(_QUERY) == query_id and commit.get(_BATCH) == str(batch_id):
@@ -60,7 +60,7 @@ class DeltaState:
         return ""
 
     def add(self, files: Sequence[WrittenFile], coming: Next) -> bool:
-        """Whether the next version has these files more."""
+        """Commit a version with these additional files; returns whether it succeeded."""
         now_ms = time.time_ns() // 1_000_000
         actions = [AddAction(file.path, file.size_bytes, {}, now_ms, True, file.statistics) for file in files]
         with storage_errors(self._where):
@@ -69,7 +69,7 @@ class DeltaState:
             )
 
     def merge(self, rows: pa.Table, columns: Sequence[str], upsert: Upsert, coming: Next) -> bool:
-        """Whether the next version has these rows in the place of those with their keys."""
+        """Commit a version in which these rows replace those with their keys; returns whether it succeeded."""
         table = self._table
         before = table.version()
         properties = self._log.properties([_transaction(coming)], _metadata(coming))
@@ -77,7 +77,7 @@ class DeltaState:
         def make() -> None:
             if rows.num_rows:
                 merge(table, rows, columns, upsert, properties)
-            # A merge that changes nothing is no commit, and the table has to know of the batch all the same.
+            # A merge without changes is not a commit, but the table must record the batch.
             if table.version() == before:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
 
@@ -89,7 +89,7 @@ class DeltaSink:
     """The table of a sink; see `batches.SinkTable`."""
 
     def __init__(self, storage: Storage, owner: str, upsert: Upsert | None) -> None:
-        """Raises TableUnsupported where there is no way to the location."""
+        """Raises TableUnsupported if the location cannot be accessed."""
         self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
@@ -98,29 +98,29 @@ class DeltaSink:
         self._log = DeltaLog(self.place)
 
     def columns(self, batch: HasColumns) -> pa.Schema:
-        """See the port."""
+        """See `SinkTable`."""
         return columns_of(batch)
 
     def find(self) -> DeltaState | None:
-        """See the port."""
+        """See `SinkTable`."""
         with storage_errors(self.place.uri):
             return self._state(self._log.load()) if self._log.is_there() else None
 
     def require_types(self, schema: pa.Schema) -> None:
-        """See the port."""
+        """See `SinkTable`."""
         self.stored(schema)
 
     def stored(self, schema: pa.Schema) -> pa.Schema:
-        """See the port."""
+        """See `SinkTable`."""
         return pa.schema([pa.field(field.name, _stored(field.type)) for field in schema])
 
     def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
-        """See the port: deltalake neither writes nor reads tables with the feature `typeWidening`."""
+        """See `SinkTable`: deltalake neither writes nor reads tables with the feature `typeWidening`."""
         del before, after
         return False
 
     def create(self, schema: pa.Schema, query_id: str) -> DeltaState:
-        """See the port."""
+        """See `SinkTable`."""
         self.require_types(schema)
         with storage_errors(self.place.uri):
             made = self._log.create(
@@ -136,12 +136,12 @@ class DeltaSink:
         return DeltaState(self.place, self._log, table)
 
     def evolve(self, schema: pa.Schema) -> None:
-        """See the port."""
+        """See `SinkTable`."""
         with storage_errors(self.place.uri):
             self._log.evolve(schema)
 
     def prepare(self, batch: "DataFrame", state: DeltaState) -> Change[DeltaState]:
-        """See the port."""
+        """See `SinkTable`."""
         upsert, schema = self._upsert, state.schema
         if upsert is None:
             files = written(batch, self._storage, schema, self._handing)
@@ -151,20 +151,20 @@ class DeltaSink:
 
 
 class DeltaCopySink(DeltaSink):
-    """The same of records as they are: what reads them has written the files, and micro-batches have their names."""
+    """A sink for unchanged records: the reading tasks have written the files, and micro-batches have their names."""
 
     def __init__(self, storage: Storage, owner: str, columns: pa.Schema) -> None:
-        """`columns` are those of the records. Raises TableUnsupported where there is no way to the location."""
+        """`columns` are those of the records. Raises TableUnsupported if the location cannot be accessed."""
         super().__init__(storage, owner, None)
         self._columns = columns
 
     def columns(self, batch: HasColumns) -> pa.Schema:
-        """See the port."""
+        """See `SinkTable`."""
         del batch
         return self._columns
 
     def prepare(self, batch: "DataFrame", state: DeltaState) -> Change[DeltaState]:
-        """See the port."""
+        """See `SinkTable`."""
         del state
         files = said(batch)
         return lambda now, coming: now.add(files, coming)
@@ -184,7 +184,7 @@ def _metadata(coming: Next) -> dict[str, str]:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """What an Arrow type is once a Delta table has been read again."""
+    """The Arrow type that a Delta table returns for one written to it."""
     try:
         return fields_of(Schema.from_arrow(pa.schema([pa.field("it", kind)]))).field("it").type
     except Exception as error:

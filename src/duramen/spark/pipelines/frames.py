@@ -53,7 +53,7 @@ Streams = Literal["read", "stream", "batch"]
 
 
 def storage_of(pipeline: PipelineModel, part: PipelineSource | Sink) -> Storage:
-    """Where a table is: a relative path begins where the pipeline's file lies."""
+    """The location of a table: a relative path starts at the directory of the pipeline's file."""
     location = part.location.value
     path = location if "://" in location else str(Path(pipeline.directory, location))
     return Storage(path, {option.name.value: option.value.value for option in part.options})
@@ -65,7 +65,7 @@ def source_options(pipeline: PipelineModel, source: PipelineSource) -> dict[str,
 
 
 def sink_options(pipeline: PipelineModel, sink: Sink) -> dict[str, str]:
-    """The same for writing one."""
+    """The options of `format("duramen")` for a sink."""
     return _with_servers(pipeline, sink.options) | {"topic": sink.location.value}
 
 
@@ -75,7 +75,7 @@ def _with_servers(pipeline: PipelineModel, options: Sequence[SinkOption]) -> dic
 
 
 def checked_options(pipeline: PipelineModel, part: PipelineSource | Sink, problems: Problems) -> Options | None:
-    """The options of a stream that is read or written; None where one does not fit, which `problems` then says."""
+    """The options of a stream that is read or written; None if one is invalid, which `problems` then reports."""
     use: Use = "stream" if isinstance(part, PipelineSource) else "sink"
     given = source_options(pipeline, part) if isinstance(part, PipelineSource) else sink_options(pipeline, part)
     own = [option for option in part.options if option.name.value.lower() == _SERVERS]
@@ -101,10 +101,10 @@ def checked_options(pipeline: PipelineModel, part: PipelineSource | Sink, proble
 def build(
     spark: "SparkSession", pipeline: PipelineModel, order: Sequence[Step], problems: Problems, streams: Streams = "read"
 ) -> Frames:
-    """The frame of each source and step, by its name in lower case; one that could not be made is left out.
+    """The frame of each source and step, by its name in lower case; failed ones are left out.
 
     `streams` are read, or have no rows: as a `stream` for Spark's checks, which then start no Python worker, or as a
-    `batch`, for which Spark says how it would compute one micro-batch.
+    `batch`, for which Spark shows its plan of one micro-batch.
     """
     builder = _Builder(spark, pipeline, problems, streams)
     for source in pipeline.sources:
@@ -123,7 +123,7 @@ class _Builder:
         self._streams = streams
 
     def add(self, name: Text, make: Callable[[], "DataFrame | None"]) -> None:
-        """Make a frame, and let SQL find it under its name."""
+        """Make a frame, and register it for SQL under its name."""
         frame = make()
         if frame is not None and is_name(name.value):
             frame.createOrReplaceTempView(name.value)
@@ -132,7 +132,7 @@ class _Builder:
     def _made(
         self, text: Text, make: "Callable[[], DataFrame]", options: Sequence[SinkOption] = ()
     ) -> "DataFrame | None":
-        """What `make` makes; what Spark or we refuse becomes a problem of `text`, or of the option that is named."""
+        """The result of `make`; errors of Spark or ours become a problem of `text`, or of the option that they name."""
         from pyspark.errors import PySparkException
 
         try:
@@ -165,7 +165,7 @@ class _Builder:
         columns = columns_read(self._pipeline, source)
         if self._streams == "stream":
             return _without_rows(self._spark, columns)
-        # Of no partitions, and not a relation that Spark knows to be empty, of which it plans nothing.
+        # Without partitions, but not a relation that Spark knows to be empty, for which it plans nothing.
         return self._spark.createDataFrame(self._spark.sparkContext.emptyRDD(), columns)
 
     def _table(self, source: PipelineSource) -> "DataFrame | None":
@@ -198,7 +198,7 @@ class _Builder:
 
     def step(self, step: Step) -> "DataFrame | None":
         if any(name.value.lower() not in self.frames for name in inputs_of(step)):
-            return None  # which is a problem already
+            return None  # reported as a problem already
         sql = step.sql
         frame = self._called(step) if sql is None else self._made(sql, lambda: _queried(self._spark, sql.value))
         return frame if frame is None or step.watermark is None else self._watermarked(frame, step.watermark)
@@ -223,7 +223,7 @@ class _Builder:
 
 
 def _queried(spark: "SparkSession", sql: str) -> "DataFrame":
-    """What a query says. Raises OptionInvalid for a command, which Spark would carry out at once."""
+    """The frame of a query. Raises OptionInvalid for a command, which Spark would execute at once."""
     from pyspark.errors import ParseException
 
     session: Any = spark._jsparkSession
@@ -237,7 +237,7 @@ def _queried(spark: "SparkSession", sql: str) -> "DataFrame":
 
 
 def _parsed(frame: "DataFrame", ddl: str) -> "DataFrame":
-    """The value's fields as columns, beside the record; a value that is not such JSON has nulls, and its text there."""
+    """The value's fields as columns, besides the record; invalid values have nulls, and their text remains."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType, StructType
 
@@ -262,7 +262,7 @@ def columns_read(pipeline: PipelineModel, source: PipelineSource) -> "StructType
 
 
 def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
-    """A stream that never has a row. PySpark has no call for it, and each source of Spark's own has its own columns."""
+    """A stream without rows. PySpark has no call for it, and each of Spark's own sources has its own columns."""
     from pyspark.sql import DataFrame
 
     java: Any = spark._jsparkSession
@@ -271,7 +271,7 @@ def _without_rows(spark: "SparkSession", columns: "StructType") -> "DataFrame":
 
 
 def check_source(pipeline: PipelineModel, source: PipelineSource, problems: Problems) -> bool:
-    """Whether the format takes the options; the place is that of the option of which it speaks."""
+    """Whether the format accepts the options; a problem has the place of the option that it names."""
     from duramen.spark.read.snapshot_stream import stream_reader_of
 
     options = checked_options(pipeline, source, problems)
@@ -286,15 +286,15 @@ def check_source(pipeline: PipelineModel, source: PipelineSource, problems: Prob
 
 
 def place_of(options: Sequence[SinkOption], otherwise: Text, said: str) -> SourcePlace:
-    """Where the option stands of which a message speaks."""
+    """The place of the option that a message names."""
     at = {option: said.lower().find(option.name.value.lower()) for option in options}
     named = [option for option in options if at[option] >= 0]
-    # A message names the wrong one first, and one name may begin another.
+    # A message names the wrong one first, and one name may be the prefix of another.
     return min(named, key=lambda option: (at[option], -len(option.name.value))).name.place if named else otherwise.place
 
 
 def _stored(spark: "SparkSession", format_: str | None, storage: Storage) -> "DataFrame":
-    """A table with a log of its own, as it is now. Raises what `reading` does, and DependencyMissing."""
+    """A table with a log of its own, in its present state. Raises like `reading`, and DependencyMissing."""
     try:
         from duramen.spark.pipelines.tables import delta_frame, iceberg_frame
 

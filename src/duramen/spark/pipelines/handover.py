@@ -26,23 +26,23 @@ _ROW_BYTES: Final = 32 * 1024
 
 _BY_COUNT: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS),
-    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),  # which Spark takes for no limit
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),  # Spark takes this for no limit
 }
 _LARGE: Final = "duramen: a row has too many bytes to be counted only"
 _SIGNS: Final = (_LARGE, "OutOfMemory", "OversizedAllocation")
-"""What an error says where rows are large: these, or those that steps before had."""
+"""The message of the error for large rows, in this step or earlier ones."""
 
 _T = TypeVar("_T")
 
 
 class Handing:
-    """Of one query: rows by their number, until one of them is large, and as Spark has it from then on."""
+    """The transfer for one query: limited by row count until a row is large, then with Spark's own limits."""
 
     def __init__(self) -> None:
         self._small = True
 
     def run(self, batch: "DataFrame", work: Callable[["DataFrame"], _T]) -> _T:
-        """What `work` gives, which runs Spark on the frame that it is handed; done again where a row was large."""
+        """The result of `work`, which runs Spark on its frame; repeated if a row was large."""
         sizes = _sizes(batch.schema) if self._small else None
         if sizes is None:
             return work(batch)
@@ -57,16 +57,16 @@ class Handing:
 
 
 def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[WrittenFile]:
-    """Have Spark's tasks write a micro-batch below a location. Raises what Spark makes of TableStorageFailed."""
+    """Let Spark's tasks write a micro-batch below a location. Raises Spark's wrapper of TableStorageFailed."""
     there = batch.schema.names
     write = writing(storage, schema, there)
-    # PySpark would take a dot in a column's name for a field inside of it.
+    # PySpark would take a dot in a column's name for a nested field.
     plain = [f"c{place}" for place in range(len(there))]
     return handing.run(batch, lambda frame: said(frame.toDF(*plain).mapInArrow(write, SAID_DDL)))
 
 
 def _sizes(schema: "StructType") -> list[str] | None:
-    """The bytes of each column that has any number of them, in SQL; None where that cannot be said."""
+    """The bytes of each column of variable size, in SQL; None if that is not possible."""
     from pyspark.sql import types as st
 
     texts = (st.StringType, st.BinaryType, st.CharType, st.VarcharType)
@@ -78,7 +78,7 @@ def _sizes(schema: "StructType") -> list[str] | None:
 
 
 def _guarded(batch: "DataFrame", sizes: list[str]) -> "DataFrame":
-    """The same rows; an error at the first that is large."""
+    """The same rows; an error at the first large one."""
     if not sizes:
         return batch
     return batch.where(f"CASE WHEN {' + '.join(sizes)} <= {_ROW_BYTES} THEN true ELSE raise_error('{_LARGE}') END")

@@ -50,20 +50,20 @@ class IcebergState:
 
     @property
     def schema(self) -> pa.Schema:
-        """See the port."""
+        """See `SinkState`."""
         return arrow_schema(self._table)
 
     def last(self, query_id: str) -> int | None:
-        """See the port."""
+        """See `SinkState`."""
         said = self._table.properties
         return int(said.get(_BATCH, NOTHING_YET)) if said.get(_QUERY) == query_id else None
 
     def digest(self, query_id: str, batch_id: int) -> str:
-        """See the port."""
+        """See `SinkState`."""
         return str(self._table.properties.get(_DIGEST, "")) if self.last(query_id) == batch_id else ""
 
     def add(self, files: Sequence[WrittenFile], coming: Next) -> bool:
-        """Whether the next state has these files more."""
+        """Commit a state with these additional files; returns whether it succeeded."""
         with storage_errors(self._place.uri):
             try:
                 if not has_single_attempts(self._table):
@@ -84,7 +84,7 @@ class IcebergSink:
     """The table of a sink; see `batches.SinkTable`."""
 
     def __init__(self, storage: Storage, owner: str) -> None:
-        """Raises TableUnsupported where there is no way to the location, or no catalog is known for it."""
+        """Raises TableUnsupported if the location cannot be accessed, or no catalog is known for it."""
         self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
@@ -92,32 +92,32 @@ class IcebergSink:
         self._entry = IcebergEntry(storage, self.place)
 
     def columns(self, batch: HasColumns) -> pa.Schema:
-        """See the port."""
+        """See `SinkTable`."""
         return columns_of(batch)
 
     def find(self) -> IcebergState | None:
-        """See the port."""
+        """See `SinkTable`."""
         with storage_errors(self.place.uri):
             found = self._entry.find()
             return None if found is None else self._state(found)
 
     def require_types(self, schema: pa.Schema) -> None:
-        """See the port: as far as the library knows it of its own; a catalog may refuse more."""
+        """See `SinkTable`: as far as the library itself knows; a catalog may refuse more."""
         try:
             check_columns(optional(schema))
         except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
             raise TableUnsupported(f"an Iceberg table has no type for the rows: {one_line(error)}") from None
 
     def stored(self, schema: pa.Schema) -> pa.Schema:
-        """See the port."""
+        """See `SinkTable`."""
         return stored(schema)
 
     def can_widen(self, before: pa.DataType, after: pa.DataType) -> bool:
-        """See the port."""
+        """See `SinkTable`."""
         return can_widen(before, after)
 
     def create(self, schema: pa.Schema, query_id: str) -> IcebergState:
-        """See the port."""
+        """See `SinkTable`."""
         self.require_types(schema)
         own = {_OWNER: self._owner, _QUERY: query_id, _BATCH: str(NOTHING_YET)}
         with storage_errors(self.place.uri):
@@ -128,11 +128,11 @@ class IcebergSink:
         return IcebergState(self.place, table)
 
     def evolve(self, schema: pa.Schema) -> None:
-        """See the port."""
+        """See `SinkTable`."""
         with storage_errors(self.place.uri):
             self._entry.evolve(schema)
 
     def prepare(self, batch: "DataFrame", state: IcebergState) -> Change[IcebergState]:
-        """See the port."""
+        """See `SinkTable`."""
         files = written(batch, self._storage, state.schema, self._handing)
         return lambda now, coming: now.add(files, coming)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["DELETED", "Upsert", "gathered", "merge"]
 
 DELETED: Final = "__deleted"
-"""The column that says of a row that there is none of its keys any more."""
+"""The column that marks a row as a deletion of its keys."""
 
 
 class Upsert:
-    """How rows take each other's place: by `keys`, the newest by `sequence_by`; `delete_when` is SQL."""
+    """The rule of replacement: by `keys`, the newest by `sequence_by`; `delete_when` is SQL."""
 
     def __init__(self, keys: Sequence[str], sequence_by: str | None, delete_when: str | None) -> None:
         self.keys = list(keys)
@@ -28,9 +28,9 @@ class Upsert:
 
 
 def gathered(batch: "DataFrame", schema: pa.Schema, upsert: Upsert, where: str) -> pa.Table:
-    """Of each key the newest row, with the columns of `schema`, null where the rows lack one, and `DELETED`.
+    """The newest row of each key, with the columns of `schema`, null if absent in the rows, and `DELETED`.
 
-    Raises OptionInvalid where a key has several: they would take each other's place in no order at all.
+    Raises OptionInvalid if a key has several newest rows: their order would be undefined.
     """
     wanted = schema.append(pa.field(DELETED, pa.bool_()))
     rows = pa.Table.from_batches([fitted(one, wanted) for one in _newest(batch, upsert).toArrow().to_batches()], wanted)
@@ -64,12 +64,12 @@ def _quoted(name: str) -> str:
 def merge(
     table: DeltaTable, rows: pa.Table, columns: Sequence[str], upsert: Upsert, properties: CommitProperties
 ) -> None:
-    """Merge rows that `gathered` gave; where that changes nothing, it is no commit."""
+    """Merge rows of `gathered`; without changes, there is no commit."""
 
     def of(side: str, name: str) -> str:
         return f'{side}."' + name.replace('"', '""') + '"'
 
-    # Nulls are keys as any other.
+    # Nulls are keys like any other.
     same = " AND ".join(f"({of('t', key)} IS NOT DISTINCT FROM {of('s', key)})" for key in upsert.keys)
     sequence = upsert.sequence_by
     newer = ""

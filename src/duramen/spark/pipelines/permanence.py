@@ -27,13 +27,13 @@ _STATES: Final = ("0A", "21", "22", "42", "56")
 """Not supported, cardinality, data, syntax or analysis, not supported by Connect: the same records fail again."""
 
 _PATH_NOT_FOUND: Final = "42K03"
-"""A directory may come back."""
+"""A directory may reappear."""
 
 
 def is_permanent(error: str, said: str) -> bool:
     """Whether a restart of the query would fail in the same way.
 
-    `error` is the name of the class that was raised, empty where nobody knows it; `said` is its whole message.
+    `error` is the class name of the error, empty if unknown; `said` is its whole message.
     """
     if error in _OURS or error in _PYTHON or error in _PYSPARK:
         return True

@@ -11,11 +11,11 @@ from duramen.spark.read.offsets import SourceOffsets
 __all__ = ["OBSERVED", "BatchFigures", "figures_of"]
 
 OBSERVED: Final = "duramen"
-"""The metrics that a query observes whose rows are files; `rows` are the records in them."""
+"""The observed metrics of a query whose rows are files; `rows` counts the records in them."""
 
 
 class BatchFigures(Struct, frozen=True):
-    """One micro-batch. `phases_ms` are Spark's own; `lag_records` is None where a source does not tell its end."""
+    """One micro-batch. `phases_ms` are Spark's own; `lag_records` is None if a source does not report its end."""
 
     batch_id: int
     rows: int
@@ -51,7 +51,7 @@ def figures_of(progress: Mapping[str, Any]) -> BatchFigures:
 
 
 def _number(value: object) -> float:
-    """Spark writes NaN and infinity as texts."""
+    """A finite number; Spark writes NaN and infinity as texts."""
     return float(value) if isinstance(value, int | float) and value == value and abs(value) < 1e18 else 0.0  # noqa: PLR0124
 
 

@@ -21,26 +21,26 @@ _PLACE: Final = re.compile(r"\bline (\d+),? pos (\d+)")
 
 
 class FailureReason(NamedTuple):
-    """What one of our errors is called in `duramen.base.errors`, or nothing, and what it says."""
+    """The class name of one of our errors in `duramen.base.errors`, or nothing, and the message."""
 
     error: str
     message: str
 
 
 def plain(message: str) -> str:
-    """The first sentence or so of a message of Spark's, without its class and state."""
+    """The first sentence or so of a Spark message, without its class and state."""
     said = _STATE.sub("", _CLASS.sub("", message.strip()))
     return " ".join(said.partition("\n")[0].split())
 
 
 def placed(said: str, text: Text) -> SourcePlace:
-    """Where in the file the SQL of `text` is wrong, as far as Spark says so."""
+    """The place in the file of the error in the SQL of `text`, as far as Spark reports it."""
     found = _PLACE.search(said)
     return text.place if found is None else text.at(int(found[1]), int(found[2]))
 
 
 def reason(said: str, checkpoint: str) -> FailureReason:
-    """Why a query with that checkpoint ended: what the error that we raised says, or what Python or Spark say."""
+    """The reason for the end of a query with that checkpoint: our error's message, or Python's or Spark's."""
     ours = list(_OURS.finditer(said))
     if ours:
         return FailureReason(ours[-1][1], " ".join(ours[-1][2].split()))
@@ -49,6 +49,6 @@ def reason(said: str, checkpoint: str) -> FailureReason:
     if python and "Traceback (most recent call last)" in said:
         return FailureReason("", f"{python[-1][1]}: {' '.join(python[-1][2].split())}")
     spark = plain(inner[1] if inner else said)
-    if spark == _FULL:  # where, Java does not say
+    if spark == _FULL:  # Java does not say where
         spark = f"no space left on the device, of the checkpoint {checkpoint} or of Spark's own files (spark.local.dir)"
     return FailureReason("", spark)

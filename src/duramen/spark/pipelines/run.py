@@ -27,11 +27,11 @@ __all__ = ["Application", "PipelineWatcher", "Terms"]
 _LOOK_MS: Final = 500
 _TRIES_ONCE: Final = 3
 _WAITING: Final = "Waiting for"
-"""What Spark says of a query that has asked its sources and has nothing more to do."""
+"""Spark's status of a query without new records."""
 
 
 class Terms(NamedTuple):
-    """How a pipeline is to run. `restarts` in a row are the most; None: 3 with `once`, else without bound."""
+    """The terms of a run. `restarts` is the largest number in a row; None: 3 with `once`, else unlimited."""
 
     master: str
     once: bool = False
@@ -39,17 +39,17 @@ class Terms(NamedTuple):
 
 
 class PipelineWatcher(Protocol):
-    """Is told what happens."""
+    """Receives the progress of a pipeline."""
 
     def status(self, status: PipelineStatus) -> None:
-        """So it stands now."""
+        """The present status."""
 
     def rows(self, query: str, batch_id: int, rows: list[Mapping[str, Any]]) -> None:
-        """Rows of a console sink; called by a thread of Spark's."""
+        """Rows of a console sink; called from a Spark thread."""
 
 
 class _Query:
-    """One sink's query, with whoever keeps it going."""
+    """One sink's query, with its supervisor."""
 
     def __init__(self, sink: Sink, frame: "DataFrame", checkpoint: str, most_restarts: int | None) -> None:
         self.sink = sink
@@ -71,7 +71,7 @@ class _Query:
         )  # fmt: skip
 
     def look(self, now_ms: int) -> None:
-        """See what has become of it since."""
+        """Check its progress and its end."""
         if self.running is None or self.keeper.state != "running":
             return
         active = self.running.isActive
@@ -92,12 +92,12 @@ class _Query:
         self.running = None
 
     def failed(self, now_ms: int, error: Exception) -> None:
-        """Spark says so."""
+        """The query failed."""
         name, message = reason(str(error), self._checkpoint)
         self.keeper.failed(now_ms, QueryEnd(name, message, is_permanent(name or type(error).__name__, str(error))))
 
     def stop(self) -> None:
-        """End it between what it has committed and what it has not."""
+        """Stop it between micro-batches or inside one, which is then not committed."""
         if self.running is not None:
             self.running.stop()
             self.running = None
@@ -105,7 +105,7 @@ class _Query:
 
 
 class Application:
-    """Runs a pipeline whose frames are made."""
+    """Runs a pipeline with prepared frames."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Application:
         self._started_at_ms = _now_ms()
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Until all queries are over, or `wait` says, after so many seconds or at once, that it is to stop.
+        """Run until all queries have ended, or `wait` returns true, after that many seconds or earlier, to stop.
 
-        Raises PipelineFailed where a query failed for good, or Spark is gone.
+        Raises PipelineFailed if a query failed permanently, or Spark has ended.
         """
         from py4j.protocol import Py4JError
 
@@ -143,7 +143,7 @@ class Application:
                     break
             self._stop()
         except (Py4JError, ConnectionError) as error:
-            if wait(0):  # who ends this process may have told its Java as well, as systemd does
+            if wait(0):  # a signal to this process may have reached its Java as well, as with systemd
                 for query in self._queries:
                     query.keeper.stopped()
                 self._tell("stopped")
@@ -198,7 +198,7 @@ class Application:
             self._pipeline.name.value, state, self._terms.master, self._started_at_ms, _now_ms(),
             [query.status() for query in self._queries],
         )  # fmt: skip
-        # A full disk keeps nobody from seeing what goes on here.
+        # On a full disk the display still works.
         with contextlib.suppress(OSError):
             write_status(self._checkpoints, status)
         self._watcher.status(status)

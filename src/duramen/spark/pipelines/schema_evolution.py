@@ -18,9 +18,9 @@ CanWiden = Callable[[pa.DataType, pa.DataType], bool]
 
 
 def evolved(where: str, table: pa.Schema, rows: pa.Schema, can_widen: CanWiden) -> pa.Schema:
-    """The columns that a table has to have for these rows; `can_widen` says which types its format can widen.
+    """The columns that a table needs for these rows; `can_widen` tells which types its format can widen.
 
-    Raises TableForeign where a column of the rows does not fit the table, and says how to go on.
+    Raises TableForeign if a column of the rows does not fit the table, with the remedy.
     """
     cases = {name.lower(): name for name in table.names}
     for field in rows:
@@ -41,7 +41,7 @@ def evolved(where: str, table: pa.Schema, rows: pa.Schema, can_widen: CanWiden) 
 
 
 def lacking(table: pa.Schema, rows: pa.Schema) -> list[str]:
-    """The columns of a table that the rows do not have; they are null in these rows."""
+    """The columns of a table that the rows lack; these rows have nulls there."""
     return [name for name in table.names if name not in rows.names]
 
 

@@ -17,7 +17,7 @@ __all__ = ["open_spark"]
 _CONFIG: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Queries take turns: none waits for all of another's tasks.
+    # Queries alternate: none waits for all of another's tasks.
     "spark.scheduler.mode": "FAIR",
 }
 
@@ -26,9 +26,9 @@ _CONFIG: Final[Mapping[str, str]] = {
 def open_spark(
     pipeline: PipelineModel, master: str, config: Mapping[str, str], log: Path | None, *, runs: bool = True
 ) -> Iterator["SparkSession"]:
-    """A session for a pipeline; `log` is where Spark's own log goes, nowhere where it is None.
+    """A session for a pipeline; `log` is the file of Spark's own log, None discards it.
 
-    Without `runs` it only analyses queries, and starts as quickly as it can.
+    Without `runs` it only analyses queries, and starts as fast as possible.
 
     Raises DependencyMissing, SparkFailed, OSError.
     """

@@ -30,12 +30,12 @@ _OBVIOUS_MODE: Final = "say mode: update, or give the source a watermark"
 
 
 def owner_of(pipeline: PipelineModel, sink: Sink) -> str:
-    """What a table says of the sink that writes it."""
+    """The owner that a sink records in its table."""
     return f"{pipeline.name.value}/{sink.name.value}"
 
 
 def shaped(frame: "DataFrame", sink: Sink) -> "DataFrame":
-    """The rows as the sink writes them: for a stream, keys and values made of columns where the file says so."""
+    """The rows in the sink's form: for a stream, keys and values built from columns if the file says so."""
     from pyspark.sql import functions as sf
 
     if sink.kind != "stream" or not (sink.json or sink.key is not None):
@@ -55,7 +55,7 @@ def _quoted(name: str) -> str:
 
 
 def check(spark: "SparkSession", pipeline: PipelineModel, sink: Sink, frame: "DataFrame", problems: Problems) -> None:
-    """What keeps the sink from taking these rows becomes problems."""
+    """Reasons why the sink cannot take these rows become problems."""
     from pyspark.errors import PySparkException
 
     if not frame.isStreaming:
@@ -82,7 +82,7 @@ def check(spark: "SparkSession", pipeline: PipelineModel, sink: Sink, frame: "Da
 
 
 def check_columns(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problems: Problems) -> None:
-    """What keeps the sink from taking rows with these columns becomes problems; this needs no Spark."""
+    """Reasons why the sink cannot take rows with these columns become problems; this needs no Spark."""
     if sink.kind == "stream":
         _check_stream(pipeline, sink, rows, problems)
     elif sink.kind != "console":
@@ -90,7 +90,7 @@ def check_columns(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problem
 
 
 def _check_mode(spark: "SparkSession", sink: Sink, rows: "DataFrame", problems: Problems) -> None:
-    """What Spark says of the operators and the output mode when a query starts, said before."""
+    """Spark's errors about operators and output mode at the start of a query, raised earlier."""
     from pyspark.errors import PySparkException
 
     jvm: Any = spark._jvm
@@ -158,7 +158,7 @@ def _check_table(pipeline: PipelineModel, sink: Sink, rows: HasColumns, problems
 def start(
     pipeline: PipelineModel, sink: Sink, frame: "DataFrame", checkpoint: PipelineCheckpoint, show: Show, *, once: bool
 ) -> "StreamingQuery":
-    """Start the sink's query. Raises what Spark says where it cannot be."""
+    """Start the sink's query. Raises Spark's errors."""
     source = copied_source(pipeline, sink)
     if source is None:
         rows = shaped(frame, sink)
@@ -191,7 +191,7 @@ def _to(
 
 
 def _table(pipeline: PipelineModel, sink: Sink) -> "SinkTable[Any]":
-    """The table of a sink, which may not be there yet. Raises TableUnsupported, DependencyMissing."""
+    """The table of a sink, which may not exist yet. Raises TableUnsupported, DependencyMissing."""
     storage, owner = storage_of(pipeline, sink), owner_of(pipeline, sink)
     source = copied_source(pipeline, sink)
     try:
@@ -225,7 +225,7 @@ def _showing(sink: Sink, show: Show) -> Callable[["DataFrame", int], None]:
 
 
 def _in_words(rows: "DataFrame") -> "DataFrame":
-    """The same rows with days and times as text: Python's have no room for all of Spark's."""
+    """The same rows with dates and times as text: Python's types cannot hold all of Spark's values."""
     from pyspark.sql import functions as sf
 
     plain = [f"c{place}" for place in range(len(rows.columns))]
@@ -236,7 +236,7 @@ def _in_words(rows: "DataFrame") -> "DataFrame":
 
 
 def _worded(kind: "DataType") -> "DataType":
-    """The type with text in the place of days and times, inside of others too."""
+    """The type with text in place of dates and times, nested ones too."""
     from pyspark.sql.types import (
         ArrayType,
         DateType,

@@ -20,9 +20,9 @@ _AT_WORK: Final = ("starting", "running")
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """One query: what it does, its last micro-batch, the error that keeps it. Times are in ms since 1970.
+    """One query: its state, its last micro-batch, its present error. Times are in ms since 1970.
 
-    `error` is None once the query makes progress; `error_id` is that of an error of ours.
+    `error` is None once the query makes progress; `error_id` is set for errors of ours.
     """
 
     query: str
@@ -35,7 +35,7 @@ class QueryStatus(msgspec.Struct, frozen=True):
 
 
 class PipelineStatus(msgspec.Struct, frozen=True):
-    """A pipeline as its application last said it; `state` is `lost` where that is gone without a word."""
+    """A pipeline according to its application's last report; `state` is `lost` if the application ended without one."""
 
     pipeline: str
     state: str
@@ -46,7 +46,7 @@ class PipelineStatus(msgspec.Struct, frozen=True):
 
 
 def write_status(checkpoints: Checkpoints, status: PipelineStatus) -> None:
-    """Put it where `read_status` finds it. Raises OSError."""
+    """Write it for `read_status`. Raises OSError."""
     written_whole(checkpoints.directory / _FILE, msgspec.json.encode(status))
 
 
@@ -54,7 +54,7 @@ def write_status(checkpoints: Checkpoints, status: PipelineStatus) -> None:
 def starting(
     checkpoints: Checkpoints, pipeline: PipelineModel, master: str, is_stopped: Callable[[], bool]
 ) -> Iterator[None]:
-    """Says so while Spark starts and looks at the pipeline, and that it has failed where that comes to nothing.
+    """Report the start of Spark and the checks of the pipeline, and a failure of these.
 
     `checkpoints` are held by the caller.
     """
@@ -62,7 +62,7 @@ def starting(
 
     def tell(state: str) -> None:
         queries = [QueryStatus(sink.name.value, state, 0, None, None, None) for sink in pipeline.sinks]
-        # A full disk keeps nobody from trying.
+        # On a full disk the start goes on.
         with contextlib.suppress(OSError):
             write_status(
                 checkpoints, PipelineStatus(pipeline.name.value, state, master, started_at_ms, _now_ms(), queries)
@@ -81,7 +81,10 @@ def _now_ms() -> int:
 
 
 def read_status(checkpoints: Checkpoints) -> PipelineStatus:
-    """What the application that runs or ran says. Raises PipelineFailed where none has run, or it cannot be read."""
+    """The status of the application that runs or ran last.
+
+    Raises PipelineFailed if there is none, or it is unreadable.
+    """
     file: Path = checkpoints.directory / _FILE
     try:
         status = msgspec.json.decode(file.read_bytes(), type=PipelineStatus)

@@ -7,7 +7,7 @@ __all__ = ["FIRST_PAUSE_MS", "LONGEST_PAUSE_MS", "STEADY_MS", "QuerySupervisor",
 FIRST_PAUSE_MS: Final = 1_000
 LONGEST_PAUSE_MS: Final = 60_000
 STEADY_MS: Final = 300_000
-"""A query that ran for so long has got over what it failed of: its next failure counts as the first."""
+"""A query that ran this long has recovered: its next failure counts as the first."""
 
 State = Literal["starting", "running", "waiting", "finished", "failed", "stopped"]
 
@@ -15,7 +15,7 @@ _OVER: Final[tuple[State, ...]] = ("finished", "failed", "stopped")
 
 
 class QueryEnd(NamedTuple):
-    """How a query ended: the name of the error, or nothing, one line for people, and whether a restart may cure it."""
+    """The end of a query: the error's name, or nothing, one line for people, and whether a restart would fail again."""
 
     error: str
     message: str
@@ -23,10 +23,10 @@ class QueryEnd(NamedTuple):
 
 
 class QuerySupervisor:
-    """Keeps one query going; it knows nothing of the others, so none is harmed by another's failure."""
+    """Keeps one query running, independently of the others' failures."""
 
     def __init__(self, name: str, most_restarts: int | None) -> None:
-        """`most_restarts` in a row, without bound where it is None."""
+        """`most_restarts` in a row, unlimited if None."""
         self.name = name
         self.state: State = "starting"
         self.restarts = 0
@@ -42,21 +42,21 @@ class QuerySupervisor:
         return self.state in _OVER
 
     def due_ms(self) -> int | None:
-        """When it is to be started; None where it is not."""
+        """When it must be started; None if it must not."""
         return self._due_ms if self.state in ("starting", "waiting") else None
 
     def started(self, now_ms: int) -> None:
-        """It runs."""
+        """The query runs."""
         self.restarts += self.state == "waiting"
         self.state, self._since_ms = "running", now_ms
 
     def progressed(self) -> None:
-        """A micro-batch is done, or there is nothing to do: what it failed of is over."""
+        """A micro-batch is complete, or there is nothing to do: the last failure is over."""
         if self.state == "running":
             self.error = None
 
     def failed(self, now_ms: int, error: QueryEnd) -> None:
-        """It ended with an error, or could not be started: it waits, longer every time, or is given up."""
+        """It ended with an error, or could not be started: it waits, longer each time, or is given up."""
         if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
             self._in_a_row = 0
         self.error = error
@@ -68,10 +68,10 @@ class QuerySupervisor:
         self._in_a_row += 1
 
     def finished(self) -> None:
-        """It has done all there was."""
+        """The query has processed everything."""
         self.state, self.error = "finished", None
 
     def stopped(self) -> None:
-        """The pipeline was told to stop; what had failed for good stays so."""
+        """The pipeline was told to stop; permanent failures stay."""
         if not self.is_over:
             self.state = "stopped"

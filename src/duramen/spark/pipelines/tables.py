@@ -28,11 +28,11 @@ _SHARE: Final = "share"
 _HIDDEN: Final = {"deletionVectors", "columnMapping"}
 
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
-"""Reads what one of a share's parts says; runs in tasks."""
+"""Reads one part of a share; runs in tasks."""
 
 
 class _DeltaFile(NamedTuple):
-    """A file of a Delta table, and where it lies."""
+    """A file of a Delta table, with its storage."""
 
     storage: Storage
     file: DataFile
@@ -40,7 +40,7 @@ class _DeltaFile(NamedTuple):
 
 
 class _IcebergFile(NamedTuple):
-    """A file of an Iceberg table with what was deleted of it, as `pyiceberg` plans it, and the state that has it."""
+    """A file of an Iceberg table with its deletes, as planned by `pyiceberg`, and the table state that has it."""
 
     metadata: str
     properties: dict[str, str]
@@ -48,7 +48,7 @@ class _IcebergFile(NamedTuple):
 
 
 def delta_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
-    """A Delta table as it is now. Raises TableForeign, TableUnsupported, TableStorageFailed."""
+    """A Delta table in its present state. Raises TableForeign, TableUnsupported, TableStorageFailed."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from duramen.spark.tables.delta.log import DeltaLog, fields_of
@@ -67,7 +67,7 @@ def delta_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
         schema = fields_of(table.schema())
         found = list(_delta_files(table))
         if found and place.is_local and not table.metadata().partition_columns:
-            # Spark reads the columns alone that are needed.
+            # Spark reads only the columns that it needs.
             columns = from_arrow_schema(schema, prefer_timestamp_ntz=True)
             return spark.read.schema(columns).parquet(*(place.uri_of(file.path) for file in found))
         files = [_DeltaFile(storage, file, schema) for file in found]
@@ -88,7 +88,7 @@ def _read_delta(one: _DeltaFile) -> Iterator[pa.RecordBatch]:
 
 
 def iceberg_frame(spark: "SparkSession", storage: Storage) -> "DataFrame":
-    """An Iceberg table as it is now. Raises TableForeign, TableUnsupported, TableStorageFailed."""
+    """An Iceberg table in its present state. Raises TableForeign, TableUnsupported, TableStorageFailed."""
     from duramen.spark.tables.iceberg.catalog import IcebergEntry, arrow_schema, has_catalog
 
     place = TableLocation(storage)
@@ -115,7 +115,7 @@ def _read_iceberg(one: _IcebergFile) -> Iterator[pa.RecordBatch]:
 def _frame(
     spark: "SparkSession", schema: pa.Schema, read: Read, files: Sequence[object], sizes: Sequence[int]
 ) -> "DataFrame":
-    """The rows of files, which tasks read by themselves, about as much each."""
+    """The rows of files, which tasks read, with about equal amounts each."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from duramen.spark.api import to_arrow_schema

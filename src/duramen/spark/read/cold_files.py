@@ -26,10 +26,10 @@ _RAW: Final = dict(
 
 
 class FilePiece(NamedTuple):
-    """Files with rows of one partition, and which of them are shown: those that count in `[first, end)`.
+    """Files with rows of one partition, and the shown ones among these: those that count in `[first, end)`.
 
-    None below the `floor` is, none from `below` on, and none of the transactions that the markers `skipped` end. Keys
-    that `newer` has, a span of the log that goes on behind the table, are left out: None unless rows are upserted.
+    Rows below the `floor`, rows from `below` on, and rows of transactions that the markers `skipped` end are omitted.
+    So are keys in `newer`, the span of the log after the table: None unless rows are upserted.
     """
 
     storage: Storage
@@ -53,7 +53,7 @@ class ColdPartition(InputPartition):
 
 
 class NewestPartition(InputPartition):
-    """One task's share of the log behind an upserted table: of each key the last record, where its offset is shown."""
+    """One task's share of the log after an upserted table: the last record of each key, if its offset is shown."""
 
     def __init__(self, span: OffsetSpan, shown: tuple[int, int]) -> None:
         super().__init__(span)
@@ -62,7 +62,7 @@ class NewestPartition(InputPartition):
 
 
 def read_part(reading: PartitionReader, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one share, whichever it is; Spark makes one without any where there is nothing to read."""
+    """The records of one partition of any kind; Spark creates one without offsets if there is nothing to read."""
     if isinstance(partition, SpanPartition):
         return chain.from_iterable(map(reading.read, partition.spans))
     if isinstance(partition, NewestPartition):
@@ -99,14 +99,14 @@ def _cold_records(reading: PartitionReader, piece: FilePiece) -> Iterator[pa.Rec
 
 
 def _with(reading: PartitionReader, columns: Sequence[str]) -> PartitionReader:
-    """The same with other columns."""
+    """The same reader with other columns."""
     other = copy(reading)
     other.columns = tuple(columns)
     return other
 
 
 def _newest(reading: PartitionReader, span: OffsetSpan) -> pa.Table:
-    """Of each key that a span has, the offset of its last record. Records without a key are none."""
+    """The offset of the last record of each key in a span. Records without a key are skipped."""
     import pyarrow.compute as pc
 
     found = pa.table({"key": pa.array([], pa.binary()), "offset": pa.array([], pa.int64())})
@@ -122,7 +122,7 @@ def _newest_records(reading: PartitionReader, span: OffsetSpan, shown: tuple[int
     import pyarrow.compute as pc
 
     offsets = _newest(reading, span).column("offset").combine_chunks()
-    # Decided here, and not asked for: which of them are last, shown, and no tombstones.
+    # Needed here for the decision which records are last, shown, and no tombstones.
     columns = [*reading.columns, *(name for name in ("value", "offset") if name not in reading.columns)]
     for batch in _with(reading, columns).read(span):
         at = batch.column("offset")

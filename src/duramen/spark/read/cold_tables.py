@@ -1,4 +1,4 @@
-"""The table of a stream as a source: the offsets of each file, and the transactions that it knows."""
+"""The table of a stream as a source: the offsets of each file, and the known transactions."""
 
 import json
 import time
@@ -26,14 +26,14 @@ _BACK_MS: Final = 300_000
 _NO_STATE: Final = TableSnapshot({}, {}, {}, (), ())
 
 EndedIn = MutableMapping[str, list[EndedAt] | None]
-"""By file, which never change: the transactions that have rows in it; None where a version wrote it that kept less."""
+"""By file (files never change): the transactions with rows in it; None if an older version wrote it, with less data."""
 
 
 class ColdTable:
-    """A table, opened when it is first asked for; what it says stays the same from then on, but for `go_back`."""
+    """A table, opened on first use; its state is constant from then on, except for `go_back`."""
 
     def __init__(self, declared: "DeclaredTable", ended_in: EndedIn) -> None:
-        """`ended_in` is what was found in files already; it is added to."""
+        """`ended_in` caches the results by file; it is updated."""
         self.declaration = declared.declaration
         self._ended_in = ended_in
         self._state: TableSnapshot | None = None
@@ -51,7 +51,7 @@ class ColdTable:
         return self._state
 
     def go_back(self) -> bool:
-        """Be as it was when it ended earlier; False where that is longer ago than its files surely stay."""
+        """Use the state of an earlier end; False if its files may be deleted already."""
         if self._earlier is None:
             from duramen.spark.tables.registry import find_table
 
@@ -63,7 +63,7 @@ class ColdTable:
         return state is not None
 
     def be_at(self, spans: Mapping[int, tuple[int, int]]) -> bool:
-        """Be as it was when reads of these spans, by partition, ended with it; else False, and as it is."""
+        """Use the state in which reads of these spans, by partition, ended; False, and unchanged, if there is none."""
         newest = self._opened()
         while any(max(begin, self._opened().ends.get(at, 0)) != end for at, (begin, end) in spans.items()):
             if not self.go_back():
@@ -72,30 +72,30 @@ class ColdTable:
         return True
 
     def extent(self, partition: int) -> tuple[int, int] | None:
-        """Its offsets of a partition, `[first, end)`; None where there is nothing of it."""
+        """Its offsets of a partition, `[first, end)`; None if it has none."""
         state = self._opened()
         return None if partition not in state.ends else (state.begins.get(partition, 0), state.ends[partition])
 
     def floor(self, partition: int) -> int:
-        """Below it rows are where their own offsets are; 0 where all of them know where they count."""
+        """Below it rows count at their own offsets; 0 if all rows know where they count."""
         return self._opened().floors.get(partition, 0)
 
     @property
     def newest(self) -> int:
-        """The last commit sequence of transactions whose rows may be gone; -1 where none is, or it is not known."""
+        """The last commit sequence of transactions whose rows may be gone; -1 if there are none, or it is unknown."""
         return self._opened().newest
 
     def next_ends(self, begin: Mapping[int, int], most: int | None, upto: Mapping[int, int]) -> Mapping[int, int]:
-        """How far to read on from `begin`, for about `most` offsets: to where the table was whole. Empty where it ends.
+        """The ends for a read from `begin` of about `most` offsets: where the table was consistent. Empty at its end.
 
-        An upserted table is what it is now only.
+        An upserted table has only its present state.
         """
         state = self._opened()
         rounds = [state.ends] if self.declaration.upsert else state.rounds
         return next_ends(rounds, begin, most, upto) or {}
 
     def files(self, partition: int, first: int, end: int) -> list[DataFile]:
-        """Those with rows of a partition that may count there."""
+        """The files with rows of a partition that may count there."""
         return [
             file for file in self._opened().files
             if file.partition == partition and file.first_offset < end and file.last_counted >= first
@@ -115,9 +115,9 @@ class ColdTable:
         return found
 
     def ended(self, partition: int, first: int, end: int) -> list[EndedAt] | None:
-        """The commit markers in `[first, end)` of a partition, as far as their transactions have rows.
+        """The commit markers in `[first, end)` of a partition, for transactions with rows.
 
-        None where that is not known: of rows that an earlier version wrote.
+        None if unknown: for rows that an earlier version wrote.
         """
         if first < self.floor(partition):
             return None
@@ -135,7 +135,7 @@ class ColdTable:
         return [found[offset] for offset in sorted(found)]
 
     def forget_ended(self, begin: Mapping[int, int]) -> None:
-        """Of files that are not read any more from these offsets on, or are gone."""
+        """Forget the results of files that are not read from these offsets on, or are deleted."""
         kept = {one.path for one in self._opened().files if one.last_counted >= begin.get(one.partition, 0)}
         for path in self._ended_in.keys() - kept:
             del self._ended_in[path]
@@ -191,7 +191,7 @@ class ColdTable:
 
 
 def _ends_before(file: DataFile, time_ms: int) -> bool:
-    """Whether the file's statistics say that nothing in it is that new."""
+    """Whether the file's statistics show that all its rows are older."""
     try:
         newest = json.loads(file.statistics)["maxValues"]["_timestamp"]
         return datetime.fromisoformat(newest).timestamp() * 1000 + 1 < time_ms

@@ -18,7 +18,7 @@ __all__ = ["CommittedRecords", "CountedRecords", "HeldBatch"]
 class HeldBatch(NamedTuple):
     """A batch with the offsets `[first, end)` that was held back until the commit marker at offset `marker`.
 
-    The marker says the transaction's commit `sequence`.
+    `sequence` is the transaction's commit sequence, from its marker.
     """
 
     first: int
@@ -29,7 +29,7 @@ class HeldBatch(NamedTuple):
 
 
 class CountedRecords(NamedTuple):
-    """Whole batches, of which the records from `first` on are shown; those of transactions are `held`."""
+    """Whole batches, of which records from `first` on are shown; `held` are the transactional ones."""
 
     data: Buffer
     first: int
@@ -37,9 +37,12 @@ class CountedRecords(NamedTuple):
 
 
 class CommittedRecords:
-    """The records that count in `[first, end)`, as `cuts` says it. Batches come in order, from the share's base on.
+    """The records that count in `[first, end)`, as in `transaction_boundaries`.
 
-    They go on to the last of the markers `behind`; of the records that these let go, those before the end are shown.
+    Batches come in order, from the share's base on.
+
+    They continue to the last of the markers `behind`; of the records that these release, those before the end are
+    shown.
     """
 
     def __init__(self, first: int, end: int, share: ReadSplit) -> None:
@@ -51,10 +54,10 @@ class CommittedRecords:
         self._open: dict[int, list[tuple[int, int, bytes]]] = {}
 
     def pass_on(self, piece: memoryview) -> Iterator[CountedRecords]:
-        """What of these batches, and of those held back, is shown now. Raises BatchCorrupt."""
+        """The records of these batches, and of released ones, that are shown now. Raises BatchCorrupt."""
         parts: list[Buffer] = []
         held: list[HeldBatch] = []
-        start = stop = 0  # of what lies side by side in the piece
+        start = stop = 0  # of adjacent batches in the piece
 
         for position, head in batches(piece):
             behind = position + head.size
@@ -85,7 +88,7 @@ class CommittedRecords:
             yield CountedRecords(memoryview(data).toreadonly(), self._floor, held)
 
     def _end_of(self, head: Header, batch: memoryview) -> tuple[int, list[tuple[int, int, bytes]]]:
-        """The commit sequence that a marker says, and the batches that it lets go."""
+        """The commit sequence of a marker, and the batches that it releases."""
         marker = decode_marker(batch)
         if marker is None:
             return NO_SEQUENCE, []

@@ -38,7 +38,7 @@ _REFUSED: Final = (
     "kafka.isolation.level",
 )  # fmt: skip
 _PAGE_BYTES: Final = 4 << 20
-_SEQUENCES: Final = 2_000_000  # of a Spark partition, at most
+_SEQUENCES: Final = 2_000_000  # per Spark partition, at most
 _HASH_BITS: Final = 32
 _PAGE: Final = "application/vnd.msgpack"
 _INVENTORY: Final = "/v1/inventory/exports"
@@ -46,7 +46,7 @@ _TOPICS: Final = "topics"
 
 
 class ExportPartition(InputPartition):
-    """What one task reads: a range of a shard of an export. `ids` is what the ids of its topics begin with."""
+    """The range of one task: a part of a shard of an export. `ids` is the prefix of its topics' ids."""
 
     def __init__(self, path: str, shard: int, first: str, end: str, now_ms: int, ids: str = "") -> None:
         super().__init__((path, shard, first, end))
@@ -59,12 +59,12 @@ class ExportPartition(InputPartition):
 
 
 def reads_export(options: Options) -> bool:
-    """Whether queues or the inventory are read."""
+    """Whether the read is of queues or the inventory."""
     return any(options.given(name) for name in _TABLES)
 
 
 def refuse_export(options: Options) -> None:
-    """Raise OptionInvalid where a streaming query is to read queues or the inventory."""
+    """Raise OptionInvalid if a streaming query is to read queues or the inventory."""
     if options.given("queues"):
         raise OptionInvalid(
             "queues is for batches: a streaming query reads the operations of a space, with subscribe and its name"
@@ -74,12 +74,12 @@ def refuse_export(options: Options) -> None:
 
 
 def export_reader_of(options: Options) -> DataSourceReader:
-    """What reads queues or the inventory. Raises OptionInvalid, SettingInvalid."""
+    """The reader of queues or the inventory. Raises OptionInvalid, SettingInvalid."""
     return QueuesReader(options) if options.given("queues") else InventoryReader(options)
 
 
 class _Node(NamedTuple):
-    """A node's HTTP address, and for how long it is asked where it cannot answer for the moment."""
+    """A node's HTTP address, and the timeout of retries."""
 
     server: str
     timeout_s: float
@@ -111,7 +111,7 @@ class _ExportReader(DataSourceReader):
             _log.warning("%s is for streaming queries: a batch ignores it", name)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; Spark makes one without any where there is nothing to read."""
+        """The rows of one range; Spark creates one without any if there is nothing to read."""
         found = self._rows(partition) if isinstance(partition, ExportPartition) else iter(())
         return self._filing.rows(found)
 
@@ -120,7 +120,7 @@ class _ExportReader(DataSourceReader):
 
 
 class QueuesReader(_ExportReader):
-    """Reads the entries of all queues of a space as they are when the query is planned."""
+    """Reads the entries of all queues of a space, as of the planning of the query."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""
@@ -152,13 +152,13 @@ class QueuesReader(_ExportReader):
 
 
 def _hash_ranges(count: int) -> list[tuple[str, str]]:
-    """So many ranges of all hashes; the last one ends with the last hash."""
+    """That many ranges of all hashes; the last one ends with the last hash."""
     edges = [f"{(number << _HASH_BITS) // count:08x}" for number in range(count)]
     return [*zip(edges, [*edges[1:], ""], strict=True)]
 
 
 class InventoryReader(_ExportReader):
-    """Reads the topics, namespaces or tenants of the inventory as they are when the query is planned."""
+    """Reads the topics, namespaces or tenants of the inventory, as of the planning of the query."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""
@@ -219,7 +219,7 @@ class InventoryReader(_ExportReader):
 
 @lru_cache(4)
 def _namespaces(node: _Node, path: str) -> Namespaces:
-    """The namespaces of an export: once for all tasks of a process."""
+    """The namespaces of an export, cached for all tasks of a process."""
     found = node.get(f"{path}/directory")
     tenants = {one["id"]: one for one in found["tenants"]}
     return Namespaces.of(

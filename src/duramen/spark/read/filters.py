@@ -28,7 +28,7 @@ _NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampTyp
 
 
 class Numbers(NamedTuple):
-    """Whole numbers from `low` to `high`, both included, and only those of `among` if it is given."""
+    """Integers from `low` to `high`, both included, and only those in `among` if it is given."""
 
     low: int = 0
     high: int = _LARGEST
@@ -38,7 +38,7 @@ class Numbers(NamedTuple):
         return isinstance(number, int) and self.low <= number <= self.high and number in (self.among or (number,))
 
     def met(self, one: Filter) -> "Numbers | None":
-        """Those that `one` lets through too; None where it is no comparison with whole numbers."""
+        """The numbers that `one` accepts too; None if it is not a comparison with integers."""
         if isinstance(one, In):
             return self._among(frozenset(one.value)) if all(map(_is_whole, one.value)) else None
         if not isinstance(one, EqualTo | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual):
@@ -56,7 +56,7 @@ class Numbers(NamedTuple):
 
     def _among(self, values: frozenset[int]) -> "Numbers":
         both = values if self.among is None else values & self.among
-        # Nothing at all is an empty range: an empty `among` would be none.
+        # An empty result is an empty range: an empty `among` would mean no restriction.
         low, high = (max(self.low, min(both)), min(self.high, max(both))) if both else (1, 0)
         return Numbers(low, high, both or None)
 
@@ -66,7 +66,7 @@ def _is_whole(value: Any) -> bool:
 
 
 class Narrowing(NamedTuple):
-    """What is left: records elsewhere cannot pass. `since_ms` is 0 where no timestamp bounds them."""
+    """The remaining ranges: other records cannot pass. `since_ms` is 0 without a lower bound of timestamps."""
 
     topics: frozenset[str] | None = None
     partitions: Numbers = Numbers()
@@ -78,7 +78,7 @@ class Narrowing(NamedTuple):
         return at.partition in self.partitions and (self.topics is None or at.topic in self.topics)
 
     def cut(self, first: int, end: int) -> tuple[int, int]:
-        """The part of offsets `[first, end)` in which records can pass; where there is none, it is empty."""
+        """The part of offsets `[first, end)` in which records can pass; it may be empty."""
         first = max(first, self.offsets.low)
         return first, max(first, min(end, self.offsets.high + 1))
 
@@ -87,7 +87,7 @@ EVERYTHING: Final = Narrowing()
 
 
 def narrow(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What all `filters` together leave, and those of them that have to be applied to the records still."""
+    """The ranges that all `filters` together leave, and the filters that must still be applied to the records."""
     left, unmet = EVERYTHING, []
     for one in filters:
         narrowed = _narrowed(left, one)
@@ -103,12 +103,15 @@ def _column(one: Filter) -> str:
 
 
 def _is_exact(one: Filter) -> bool:
-    """Whether no record is read that it would not let through. Offsets are cut in whole ranges, and times roughly."""
+    """Whether the range has no record that the filter refuses.
+
+    Offsets are restricted in whole ranges, and times roughly.
+    """
     return isinstance(one, IsNotNull) or _column(one) in ("topic", "partition")
 
 
 def _narrowed(left: Narrowing, one: Filter) -> Narrowing | None:
-    """None where nothing follows from it."""
+    """None if the filter restricts nothing."""
     column = _column(one)
     if isinstance(one, IsNotNull):
         return left if column in _NEVER_NULL else None

@@ -1,8 +1,8 @@
 """The end of a read over several streams, some from tables: at one place in the order of commits. Pure.
 
-A table ends where it contains whole transactions, which suffices for a query of its stream alone. For a transaction
-over several streams the markers elsewhere matter too, whether the log still has them or only the rows of a table show
-them: together they are cut like those of a log (`cuts`).
+A table ends where it has whole transactions, which suffices for a query of its stream alone. For a transaction over
+several streams the markers elsewhere matter too, whether the log still has them or only the rows of a table show them:
+together they are cut like those of a log (`transaction_boundaries`).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,18 +19,18 @@ __all__ = ["Cold", "ahead_of_others", "cut_jointly", "together"]
 _T = TypeVar("_T")
 _MORE: Final = 4
 _NOBODY: Final = -1
-"""No producer's id."""
+"""An unused producer id."""
 
 Places = Mapping[TopicPartition, int]
 
 
 class Cold(NamedTuple):
-    """What is known of partitions that are read from tables.
+    """The state of partitions that are read from tables.
 
-    `fixed` are ends that are taken as they are: of streams that are read alone, or of whose transactions too little is
-    known. `ended` are the commit markers that the log has no more, in their order. `jumps` are the ends of tables with
-    a row for each key, which are read wholly or not at all. Of their transactions rows may be gone: `newest` is, by
-    stream, the last commit sequence of one that such a table has had.
+    `fixed` are ends that are used unchanged: of streams that are read alone, or with too few known transactions.
+    `ended` are the commit markers that the log no longer has, in order. `jumps` are the ends of tables with one row per
+    key, which are read completely or not at all. Rows of their transactions may be gone: `newest` is, by stream, the
+    last commit sequence of a transaction that such a table has had.
     """
 
     fixed: Places
@@ -44,7 +44,7 @@ class Cold(NamedTuple):
 
 
 def ahead_of_others(stream: str) -> TableAhead:
-    """What is said of such a table."""
+    """The error for such a table."""
     return TableAhead(
         f"the table of {stream} has transactions that are not wholly in the other streams yet: read again later, or"
         " read the streams one by one"
@@ -54,9 +54,9 @@ def ahead_of_others(stream: str) -> TableAhead:
 def cut_jointly(
     begin: Places, end: Places, marked: Mapping[TopicPartition, MarkedUpTo], cold: Cold, most: int | None = None
 ) -> dict[TopicPartition, int]:
-    """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
+    """The farthest sound cut from `begin` to `end`; with `most`, of about that many offsets.
 
-    It has more of them where there is no other way on. `marked` is what the log has.
+    It has more of them if there is no other way to advance. `marked` is the state of the log.
     """
     free = [at for at in end if at not in cold.fixed]
     begin, end, marked = _of(begin, free), _of(end, free), _of(marked, free)
@@ -81,10 +81,10 @@ def together(
     upto: Places,
     unsure: int = -1,
 ) -> dict[TopicPartition, MarkedUpTo]:
-    """What the log says, with those markers of tables before it that matter for an end at or before `upto`.
+    """The transactions of the log, with those earlier markers of tables that matter for an end at or before `upto`.
 
-    Whose transaction has no marker before that end cannot be taken apart there, so what was decided later than all
-    that have one is left out. Up to the sequence `unsure` that is not known of any.
+    A transaction without a marker before that end cannot be split there, so transactions that were decided after all
+    that have one are left out. Up to the sequence `unsure` that is unknown for all.
     """
     inside = (
         one.sequence
@@ -107,9 +107,10 @@ def together(
 def _with_unknown(
     known: Mapping[TopicPartition, MarkedUpTo], cold: Cold, begin: Places
 ) -> dict[TopicPartition, MarkedUpTo]:
-    """What is known, and in tables whose rows may be gone a marker of each transaction that they may have had.
+    """The known transactions, with a marker of each one that tables with missing rows may have had.
 
-    These are all that others have and that was decided by then. One marker anywhere before a table's end will do.
+    These are all transactions of other streams that were decided by then. One marker anywhere before a table's end
+    suffices.
     """
     added: dict[TopicPartition, MarkedUpTo] = {}
     for topic, newest in cold.newest.items():
@@ -121,7 +122,7 @@ def _with_unknown(
                 for one in found.ended
                 if at.topic != topic and one.commit and 0 <= one.sequence <= newest and one.offset >= begin[at]
             }
-            # Whose they are must not tell anything of what that producer has open there.
+            # Their producer is unknown, and must not match one with an open transaction there.
             unknown = [EndedAt(begin[within], _NOBODY, begin[within], sequence, commit=True) for sequence in others]
             added[within] = known[within]._replace(ended=[*unknown, *known[within].ended])
     return {**known, **added}
@@ -130,7 +131,7 @@ def _with_unknown(
 def _landed(
     begin: Places, wish: Places, marked: Mapping[TopicPartition, MarkedUpTo], jumps: Places
 ) -> dict[TopicPartition, int]:
-    """The farthest sound cut that has jumps over tables wholly, or does not make them."""
+    """The farthest sound cut that includes jumps over tables completely, or omits them."""
     found = cut(begin, wish, marked)
     while short := {at.topic for at, jump in jumps.items() if begin[at] < jump and found[at] < jump}:
         found = cut(begin, {at: begin[at] if at.topic in short else offset for at, offset in found.items()}, marked)

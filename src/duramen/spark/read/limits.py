@@ -19,7 +19,7 @@ _LEAST: Final = "minOffsetsPerTrigger"
 
 
 class BatchLimits:
-    """What `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay` say."""
+    """The options `maxOffsetsPerTrigger`, `minOffsetsPerTrigger` and `maxTriggerDelay`."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
@@ -36,13 +36,13 @@ class BatchLimits:
 
     @property
     def default(self) -> ReadLimit:
-        """The limit that Spark is to give each micro-batch."""
+        """The default limit of each micro-batch."""
         if self._most is not None:
             return ReadMaxRows(self._most)
         return ReadMinRows(self._least) if self._least is not None else ReadAllAvailable()
 
     def waits(self, there: int, limit: ReadLimit) -> bool:
-        """Whether so many records are too few yet for a micro-batch."""
+        """Whether that many records are too few for a micro-batch."""
         if self._least is None or not isinstance(limit, ReadMaxRows | ReadMinRows):
             return False
         now_s = time.monotonic()

@@ -1,7 +1,7 @@
 """Messages about lost records: which were lost, why, and since when.
 
 Brokers report since when (`client.origin`). Some cannot: Apache Kafka, and a node that has restarted since. Then the
-message has the record with which the log now begins, and its time.
+message has the first record of the log, and its time.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ __all__ = ["begun_behind", "cut_off", "log_start", "made_anew", "moment", "not_t
 
 
 def cut_off(consumer: Consumer, at: TopicPartition, first: int, end: int) -> str:
-    """The records `[first, end)` were asked for, and the log has others. Raises what asking for its bounds raises."""
+    """The requested records `[first, end)` are not in the log. Raises errors of the request for its bounds."""
     gone = f"{at}: the records {first} to {end - 1} are gone"
     start, log_end = consumer.bounds([at])[at]
     if first >= start:
@@ -27,17 +27,17 @@ def cut_off(consumer: Consumer, at: TopicPartition, first: int, end: int) -> str
 
 
 def log_start(consumer: Consumer, at: TopicPartition, start: int) -> str:
-    """Why there is nothing before `start`, if it is the log that begins there."""
+    """The reason why the log starts at `start`, if it does."""
     return _begins(consumer, at, start) if consumer.bounds([at])[at][0] == start else ""
 
 
 def begun_behind(consumer: Consumer, begins: Mapping[TopicPartition, int]) -> list[str]:
-    """Of reads that begin at these offsets, which begin behind records that retention deleted as soon as they came."""
+    """For reads from these offsets: records before them that retention deleted as soon as they were written."""
     trimmed = [at for at, offset in begins.items() if offset > 0]
     try:
         origins = origins_of(consumer.cluster, trimmed)
     except DuramenError:
-        return []  # a hint: what is wrong with the cluster is said by who reads
+        return []  # only a hint: the read itself reports problems of the cluster
     return [
         f"{at}: reading begins at {origin.start_offset}: {_late(origin)}"
         for at, origin in origins.items()
@@ -82,11 +82,11 @@ def _origin(consumer: Consumer, at: TopicPartition) -> Origin | None:
     try:
         return origin_of(consumer.cluster, at)
     except DuramenError:
-        return None  # what is gone is said in any case
+        return None  # the loss is reported in any case
 
 
 def _time_at(consumer: Consumer, at: TopicPartition, offset: int) -> int | None:
-    """The time of the first batch from `offset` on; None where there is none at once."""
+    """The time of the first batch from `offset` on; None if there is none immediately."""
     try:
         fetched = consumer.fetch({at: offset}, max_wait_ms=0)
     except DuramenError:
@@ -96,7 +96,7 @@ def _time_at(consumer: Consumer, at: TopicPartition, offset: int) -> int | None:
 
 
 def not_there(consumer: Consumer, stream: str, expected: UUID | None, error: DuramenError) -> str:
-    """Reading the stream with the id `expected` has ended with `error`."""
+    """The read of the stream with the id `expected` has failed with `error`."""
     try:
         found = consumer.cluster.topics([stream]).get(stream)
     except DuramenError:
@@ -105,7 +105,7 @@ def not_there(consumer: Consumer, stream: str, expected: UUID | None, error: Dur
 
 
 def made_anew(consumer: Consumer, stream: str) -> str:
-    """Another stream has that name now."""
+    """The stream was deleted and created again."""
     origin = _origin(consumer, TopicPartition(stream, 0))
     when = f" at {moment(origin.created_ms)}" if origin is not None and origin.created_ms >= 0 else ""
     return f"stream {stream} was deleted and created again{when}"

@@ -19,20 +19,20 @@ Places = Mapping[TopicPartition, int]
 
 
 class Marks:
-    """The markers from where each partition is read. Lives on the driver as long as a query does."""
+    """The markers from the start of each partition's read. Lives on the driver as long as a query."""
 
     def __init__(self, *, wanted: bool, alone: bool = False) -> None:
-        """`wanted` is whether only committed records are read, `alone` whether of each partition by itself."""
+        """`wanted`: only committed records are read; `alone`: each partition by itself."""
         self._wanted = wanted
         self._foreign: bool | None = True if alone else None
-        self._known: dict[tuple[TopicPartition, str], tuple[int, MarkedUpTo]] = {}  # from which offset on, and what
+        self._known: dict[tuple[TopicPartition, str], tuple[int, MarkedUpTo]] = {}  # from an offset on
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Executors are told what concerns them.
+        # Executors get the relevant markers with their tasks.
         return _empty, (self._wanted,)
 
     def left_to_brokers(self, cluster: BrokerCluster, ats: Collection[TopicPartition]) -> bool:
-        """Whether brokers have to sort out what is committed: those that do not say which transactions ended where."""
+        """Whether brokers must filter committed records: brokers that do not report the ends of transactions."""
         if self._wanted and self._foreign is None and ats:
             self._find(cluster, {min(ats): _BEHIND_ALL})
         return self._wanted and bool(self._foreign)
@@ -40,10 +40,10 @@ class Marks:
     def look(
         self, cluster: BrokerCluster, begin: Places, ids: Mapping[str, str], end: Places | None = None
     ) -> dict[TopicPartition, MarkedUpTo] | None:
-        """What is there from `begin` on; what was asked for before it is forgotten. None where nobody goes by it.
+        """The transactions from `begin` on, and forget those before; None if they are not used.
 
-        As it was when it had been asked for up to `end`, else as it is now. `ids` are those of the streams. Raises what
-        reaching the brokers raises.
+        With `end`, in their state at the first request up to `end`, else in the present one. `ids` are those of the
+        streams. Raises connection errors.
         """
         if not self._wanted or self._foreign:
             return None
@@ -72,7 +72,7 @@ class Marks:
             try:
                 found = find_marked(cluster, wanted)
             except StreamNotFound:
-                # Who reads what is gone says so.
+                # The reader reports lost records.
                 topics = cluster.topics({at.topic for at in wanted})
                 there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.leaders}
                 found = find_marked(cluster, {at: offset for at, offset in wanted.items() if at in there})
@@ -90,7 +90,7 @@ def _empty(wanted: bool) -> Marks:
 
 
 def _from(offset: int, marked: MarkedUpTo) -> MarkedUpTo:
-    """Without the markers before an offset, which the query has left behind."""
+    """Without the markers before an offset that the query has passed."""
     if not marked.ended or marked.ended[0].offset >= offset:
         return marked
     return marked._replace(ended=[one for one in marked.ended if one.offset >= offset])

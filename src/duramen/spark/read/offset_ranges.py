@@ -31,17 +31,17 @@ _TASK_BYTES: Final = 128 * 1024 * 1024
 
 
 class OffsetSource(Protocol):
-    """Says where records lie: the log alone (`Consumer`), or with tables."""
+    """Locates records: in the log alone (`Consumer`), or with tables."""
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """As `Consumer.offsets`."""
+        """See `Consumer.offsets`."""
 
 
 class Tiers:
-    """What the option `tier` says, and which streams are tables; that is asked once for each."""
+    """The option `tier`, and the streams with tables, which are looked up once each."""
 
     def __init__(self, options: Options, *, log_only: bool = False) -> None:
-        """`log_only` is whether this PySpark can read nothing else. Raises OptionInvalid."""
+        """`log_only`: this PySpark can read nothing else. Raises OptionInvalid."""
         tier = options.one_of("tier", TIERS) if options.given("tier") else None
         if log_only and tier not in (None, "hot"):
             raise OptionInvalid(f"tier={tier}: streaming queries read tables with PySpark 4.2 and newer only")
@@ -53,7 +53,7 @@ class Tiers:
         self._ended_in: dict[str, EndedIn] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        # Executors are told what concerns them.
+        # Executors get the relevant state with their tasks.
         return {**self.__dict__, "_ended_in": {}}
 
     @property
@@ -62,9 +62,9 @@ class Tiers:
         return self._tier != "cold"
 
     def look(self, consumer: Consumer, ids: Mapping[str, str], *, fail: bool) -> "TieredOffsets":
-        """Of these streams, by their names with their ids; `fail` where records are lost.
+        """Locate the records of these streams, by name with ids; `fail` on lost records.
 
-        Raises OptionInvalid where the option wants a table and there is none, and what reaching the brokers raises.
+        Raises OptionInvalid if the option requires a table and there is none, and connection errors.
         """
         if self._tier == "hot":
             return TieredOffsets(consumer, {}, "hot", ids, fail=fail)
@@ -91,15 +91,15 @@ class Tiers:
                 f"kafka.isolation.level: the table of {min(upserted)} has each key once, at its newest that is"
                 " committed; leave the option out, or say tier=hot to read what is in the log alone"
             )
-        # What is not committed is in the log alone.
+        # Uncommitted records are in the log alone.
         return TieredOffsets(consumer, tables, tier, ids, fail=fail, log_first=tier == "all" and not self._committed)
 
 
 class TieredRead(NamedTuple):
-    """What is read, by where it lies.
+    """The parts of a read by tier.
 
-    `joined` has, of partitions that are gone on with in the log, below which offset all is read from the table.
-    `upserted` has the spans of partitions of which each key comes once: what of them is in the log is among `hot`.
+    `joined` has, for partitions that continue in the log, the offset below which everything is read from the table.
+    `upserted` has the spans of partitions with one row per key: their part in the log is among `hot`.
     """
 
     hot: list[Range]
@@ -109,7 +109,7 @@ class TieredRead(NamedTuple):
 
 
 class TieredOffsets:
-    """Where records lie at one moment: what is read is planned with it, and no longer used."""
+    """The location of records at one moment: used to plan one read."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class TieredOffsets:
         fail: bool,
         log_first: bool = False,
     ) -> None:
-        """`log_first`: all records are read, and of tables only those that the log has no more."""
+        """`log_first`: all records are read, and from tables only those that the log no longer has."""
         self._consumer = consumer
         self._tables = tables
         self._tier = tier
@@ -135,7 +135,7 @@ class TieredOffsets:
         return self._tier != "cold"
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """As `Consumer.offsets`: the earliest, the latest, or the first at a time, of the tiers together."""
+        """See `Consumer.offsets`: the earliest, the latest, or the first at a time, of both tiers."""
         tabled = {at for at in wanted if at.topic in self._tables and (self._tier == "cold" or wanted[at] != LATEST)}
         found = self._consumer.offsets(wanted) if wanted.keys() - tabled or self._tier == "all" else {}
         for at, extent in self._extents(tabled).items():
@@ -159,13 +159,13 @@ class TieredOffsets:
         if not ats:
             return {}
         cold = {at: self._tables[at.topic].extent(at.partition) for at in ats if at.topic in self._tables}
-        # The log is asked behind the tables: no row of theirs lies beyond its end.
+        # The log is asked after the tables: no row of theirs is beyond its end.
         hot = self._consumer.bounds(ats)
         found = {at: Extent(self._tier if at in cold else "hot", hot[at], cold.get(at)) for at in ats}
         return {at: extent.log_first() for at, extent in found.items()} if self._log_first else found
 
     def in_log(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """These offsets, or where the log begins where they lie before it and in a table."""
+        """These offsets, or the start of the log if they are before it and in a table."""
         tabled = {at: EARLIEST for at in offsets if at.topic in self._tables}
         begins = self._consumer.offsets(tabled) if tabled else {}
         return {at: max(offset, begins.get(at, offset)) for at, offset in offsets.items()}
@@ -173,10 +173,10 @@ class TieredOffsets:
     def cold_ends(
         self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None
     ) -> dict[TopicPartition, int]:
-        """Where to go to in streams whose tables have what the log has not, or that are read from there alone.
+        """The ends for streams with records only in tables, or that are read from tables alone.
 
-        All partitions of a stream go on together, to where its table was whole: about `most` offsets, and not beyond
-        `end` where that can be. Where they are at `end` they stay, however far the table goes on. Raises RecordsLost.
+        All partitions of a stream advance together, to a consistent end of its table: about `most` offsets, and not
+        beyond `end` if possible. At `end` they stay, however far the table continues. Raises RecordsLost.
         """
         if self._log_first:
             return {}
@@ -202,9 +202,9 @@ class TieredOffsets:
         return found
 
     def be_at(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-        """Take upserted tables as they were at `end`, where they alone are read: else what they replaced since is lost.
+        """Use upserted tables in their state at `end`, if only they are read: otherwise rows replaced since are lost.
 
-        With the log, that comes from there. Raises RecordsLost where a table cannot be taken so.
+        With the log, those come from there. Raises RecordsLost if a table no longer has that state.
         """
         if self.has_log:
             return
@@ -215,34 +215,34 @@ class TieredOffsets:
                 report_lost(what, fail=self._fail)
 
     def cold(self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Cold:
-        """What a micro-batch from `begin` on is cut by where tables are read; `ends` are those of `cold_ends`."""
+        """The boundaries of a micro-batch from `begin` on by its tables; `ends` are those of `cold_ends`."""
         ended = self.ended({at: offset for at, offset in begin.items() if at in ends}) if self.is_joint(begin) else {}
         jumps = {at: ends[at] for at in ended if self.is_upserted(at)}
-        # What the log has it says itself.
+        # The log reports its own markers.
         lost = {at.topic for at, offset in self.in_log({at: begin[at] for at in jumps}).items() if offset > begin[at]}
         newest = {topic: self._tables[topic].newest for topic in lost}
         return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps, newest)
 
     def is_joint(self, ats: Iterable[TopicPartition]) -> bool:
-        """Whether transactions may reach over streams of which some are tables: of one alone the table knows."""
+        """Whether transactions may span streams of which some have tables: a table knows those of its stream alone."""
         topics = {at.topic for at in ats}
         return len(topics) > 1 and bool(topics & self._tables.keys())
 
     def go_back(self, topics: Iterable[str]) -> bool:
-        """Take these tables as they were earlier, where they alone are read; False where they cannot be.
+        """Use these tables in an earlier state, if only they are read; False if that is not possible.
 
-        With the log, what retention took of it meanwhile would be in neither.
+        With the log, records deleted meanwhile would be in neither.
         """
         return self._tier == "cold" and all(self._tables[topic].go_back() for topic in topics)
 
     def is_upserted(self, at: TopicPartition) -> bool:
-        """Whether its table has each key once."""
+        """Whether its table has one row per key."""
         return at.topic in self._tables and self._tables[at.topic].declaration.upsert
 
     def ended(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[EndedAt]]:
-        """The commit markers before the log, as tables tell of them, of streams of which all from `begin` on are known.
+        """The commit markers before the log, according to tables, for streams with all of them known from `begin` on.
 
-        Asked for behind what is in the log.
+        Requested after those in the log.
         """
         begin = {at: offset for at, offset in begin.items() if at.topic in self._tables}
         there = self.in_log(begin)
@@ -256,19 +256,19 @@ class TieredOffsets:
         return found
 
     def table_end(self, at: TopicPartition) -> int:
-        """Below it the table has what counts there, where it is read; 0 where there is none."""
+        """The end of the table, if it is read; 0 without one."""
         extent = self._tables[at.topic].extent(at.partition) if at.topic in self._tables else None
         return 0 if extent is None else extent[1]
 
     def floors(self, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Below which offsets tables have all records that are committed, wherever their markers are."""
+        """The offsets below which tables have all committed records, wherever their markers are."""
         found = {at: self._tables[at.topic].floor(at.partition) for at in ats if at.topic in self._tables}
         return {at: floor for at, floor in found.items() if floor}
 
     def cut(
         self, spans: Iterable[Range], *, streaming: bool, reach: Mapping[TopicPartition, int] = _NO_REACH
     ) -> TieredRead:
-        """Spans by where they are read; of the log a span needs what is behind its `reach`, if that is before it.
+        """Spans by tier; a span of the log needs the records from its `reach` on, if that is before it.
 
         Raises RecordsLost, OptionInvalid.
         """
@@ -301,7 +301,7 @@ class TieredOffsets:
             report_lost(f"{at}: the records {low} to {high - 1} are {where}", fail=self._fail)
 
     def _report_replaced(self, at: TopicPartition, extent: Extent, first: int, end: int) -> None:
-        """Behind its first micro-batch an upserted table has less than there was."""
+        """After the first micro-batch an upserted table lacks replaced records."""
         if first > extent.earliest:
             what = f"{at}: of the records {first} to {end - 1} the table has each key once, at its newest"
             more = ", and the log has them no more" if self.has_log else "; without tier=cold they come from the log"
@@ -316,14 +316,14 @@ class TieredOffsets:
         ends: Mapping[TopicPartition, int] = _NO_REACH,
         over: Mapping[TopicPartition, Collection[int]] = _NOTHING_OVER,
     ) -> list[InputPartition]:
-        """The shares of tables for tasks of their own, as far as filters leave any.
+        """The tasks that read tables, as far as filters leave any.
 
-        `newer` is what is to be read of the log for upserted partitions, `ends` are those that were named, and `over`
-        the markers of transactions that are not shown.
+        `newer` are the spans of the log for upserted partitions, `ends` the named ends, and `over` the markers of
+        transactions that are not shown.
         """
         made: list[InputPartition] = []
         if self._log_first:
-            # A row is where its offset is, and not where it counts.
+            # A row is placed by its own offset, not by the offset at which it counts.
             floors = Floors(named={at: first for at, first, _ in parts.cold})
             ends = {at: end for at, _, end in parts.cold}
         for at, first, end in parts.cold:
@@ -349,14 +349,14 @@ class TieredOffsets:
         named: bool = False,
         over: Collection[int] = (),
     ) -> list[InputPartition]:
-        """Files of about a task's worth together. Before an end that was `named` is also what counts behind it."""
+        """Files of about a task's size together. Before a `named` end, records that count after it are included."""
         table = self._tables[at.topic]
         below = end if named else None
         end = max(end, self.table_end(at)) if named else end
         whole = floors.whole.get(at, 0)
         skipped = table.begun_below(at.partition, whole, first, end) if whole else set()
         skipped.update(over)
-        # Where a record counts is not before its own offset, but it may be behind all that a filter lets through.
+        # A record counts at or after its own offset, but perhaps after all offsets that a filter accepts.
         first = max(first, narrowing.offsets.low)
         groups: list[list[DataFile]] = []
         room = 0

@@ -1,11 +1,11 @@
 """Offsets of many partitions as JSON: in options like Spark's Kafka source, and in checkpoints. Pure.
 
-A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was
-created again under the same name is noticed, and with the version of all this:
-{"flights": {"0": 23, "1": 5, "id": "000006e8-…"}, "$version": 1}. Such a text may be given as `startingOffsets`; ids,
-version and floors (`shares`) are then not looked at; floors stand beside the id while they matter: {"floor": {"0": 20}}
-where the offset was named, {"whole": {"0": 20}} where it was not. Of a keyed stream that is read by snapshots there are
-the leader epochs of the records before the offsets, {"epoch": {"0": 3}}, and the lease on the snapshot, {"lease": "…"}.
+A checkpoint's offsets are the same JSON with the stream's id beside the partitions, so that a stream that was created
+again under the same name is noticed, and with a format version: {"flights": {"0": 23, "1": 5, "id": "000006e8-…"},
+"$version": 1}. Such a text may be given as `startingOffsets`; ids, version and floors (`splits`) are ignored then;
+floors are stored beside the id while they matter: {"floor": {"0": 20}} for a named offset, {"whole": {"0": 20}}
+otherwise. For a keyed stream read by snapshots there are the leader epochs of the records before the offsets, {"epoch":
+{"0": 3}}, and the lease on the snapshot, {"lease": "…"}.
 """
 
 import json
@@ -24,14 +24,14 @@ _WHOLE: Final = "whole"
 _EPOCH: Final = "epoch"
 _LEASE: Final = "lease"
 _BESIDE: Final = (_ID, _NAMED, _WHOLE, _EPOCH, _LEASE)
-_VERSION_KEY: Final = "$version"  # no stream's name
+_VERSION_KEY: Final = "$version"  # no stream can have this name
 _VERSION: Final = 1
 
 
 class SourceOffsets(NamedTuple):
-    """Where each partition stands, the ids of the streams, and the floors that still matter.
+    """The offset of each partition, the ids of the streams, and the floors that still matter.
 
-    Of snapshots also the leader epochs of the records before the offsets, and the lease on each stream's.
+    For snapshots also the leader epochs of the records before the offsets, and the lease on each stream's snapshot.
     """
 
     at: Mapping[TopicPartition, int]
@@ -41,7 +41,7 @@ class SourceOffsets(NamedTuple):
     leases: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
-        """As a checkpoint keeps it; the same offsets always look the same."""
+        """The checkpoint's form; equal offsets give equal JSON."""
         topics: dict[str, dict[str, Any]] = {name: {} for name in sorted(self.ids)}
         for topic, partition in sorted(self.at):
             topics[topic][str(partition)] = self.at[TopicPartition(topic, partition)]
@@ -56,7 +56,7 @@ class SourceOffsets(NamedTuple):
 
     @staticmethod
     def from_json(document: object) -> "SourceOffsets":
-        """What `to_json` made. Raises CheckpointInvalid for anything else."""
+        """The offsets of a `to_json` document. Raises CheckpointInvalid for anything else."""
         topics = _topics(document)
         try:
             at = {
@@ -124,7 +124,7 @@ def parse_offsets(
 
 
 def parse_assignment(option: str, text: str) -> list[TopicPartition]:
-    """Partitions as `assign` names them. Raises OptionInvalid."""
+    """The partitions in `assign`. Raises OptionInvalid."""
     example = '{"flights": [0, 1]}'
     found = []
     for topic, partitions in _mapping(option, text, example).items():
@@ -142,6 +142,6 @@ def _index(option: str, partition: object, example: str) -> int:
 
 
 def listed(ats: Iterable[TopicPartition]) -> str:
-    """Some partitions for people."""
+    """Some partitions, for messages."""
     names = [str(at) for at in sorted(ats)]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""Records written to files where they are read: with `parquetTo` a task's rows are the names of its files.
+"""Records written to files by the reading tasks: with `parquetTo` a task's rows are the names of its files.
 
 So records for files do not pass through Java row by row. Imports that only writing needs are made then, because every
 query's own process imports this module.
@@ -19,7 +19,7 @@ __all__ = ["Filing"]
 
 
 class Filing:
-    """What is done with the records of every share. It is pickled and sent to the executors."""
+    """The form of each task's output. It is pickled and sent to the executors."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
@@ -28,7 +28,7 @@ class Filing:
 
     @property
     def is_asked(self) -> bool:
-        """Whether records become files."""
+        """Whether records are written to files."""
         return bool(self._storage.location)
 
     @property
@@ -42,7 +42,7 @@ class Filing:
         return SAID if self.is_asked else arrow_schema(self._columns)
 
     def rows(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark gets of a share's records. Raises TableStorageFailed."""
+        """The output of a task for its records. Raises TableStorageFailed."""
         return self._written(records) if self.is_asked else records
 
     def _written(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

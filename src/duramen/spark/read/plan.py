@@ -15,7 +15,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class SnapshotRange(NamedTuple):
-    """What is read of a partition: below `end`, what the snapshot at `at` shows, or of what changed since another."""
+    """The range of a partition: records below `end` that the snapshot at `at` shows, or changes since another."""
 
     first: int
     end: int
@@ -26,16 +26,16 @@ class SnapshotRange(NamedTuple):
 def limited(
     begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """How far to go from `begin` towards `end` for at most `most` offsets, by what each partition has.
+    """The ends from `begin` towards `end` for at most `most` offsets, shared in proportion to the backlogs.
 
-    A partition is never behind its `begin`; at least one goes on where there is anything to read.
+    A partition never moves back; at least one advances if there is anything to read.
     """
     there = {at: max(0, end[at] - begin[at]) for at in end}
     total = sum(there.values())
     if total <= most:
         return {at: end[at] for at in end}
     shares = {at: most * count // total for at, count in there.items()}
-    # What rounding left goes to the longest, one each, so that none waits for ever behind the others.
+    # The rounding remainder goes to the longest, one each, so that no partition starves.
     left = most - sum(shares.values())
     for at in sorted(there, key=lambda one: (-(most * there[one] % total), one)):
         if left and shares[at] < there[at]:
@@ -45,7 +45,7 @@ def limited(
 
 
 def split(spans: Iterable[Span], at_least: int | None, most_records: int | None) -> list[Span]:
-    """Spans that are not empty, the long ones cut, so that there are `at_least` and none is over `most_records`."""
+    """Non-empty spans, split so that there are `at_least` and none has more than `most_records`."""
     whole = [span for span in spans if span[2] > span[1]]
     longest = most_records or _NO_LIMIT
     if at_least is not None and whole and len(whole) < at_least:

@@ -17,7 +17,7 @@ from duramen.base.errors import DuramenError
 __all__ = ["HandingOver", "PieceReader", "Prefetching"]
 
 _Simple: Final[type | None] = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
-"""What only Spark's runner is to know; in a version that has it no more, tasks read everything."""
+"""An internal class of Spark's runner; in a version without it, tasks read everything."""
 
 _MOST_RECORDS: Final = 2_000
 _MOST_BYTES: Final = 1024 * 1024
@@ -33,22 +33,22 @@ _Each_contra = TypeVar("_Each_contra", bound=_Piece, contravariant=True)
 
 
 class PieceReader(Protocol[_Each_contra]):
-    """Reads what a task has to read; a piece says how many records it has at most."""
+    """Reads a task's pieces; a piece has the maximum number of its records."""
 
     def read(self, piece: _Each_contra, /) -> Iterator[pa.RecordBatch]: ...
 
 
 class Prefetching(Generic[_Each]):
-    """Reads ahead what is small. Lives on the driver as long as a query does."""
+    """Reads small micro-batches ahead. Lives on the driver as long as a query."""
 
     def __init__(self, reading: PieceReader[_Each], most_records: int | None = None) -> None:
-        """`most_records` is how many one task may have."""
+        """`most_records` is the limit of one task."""
         self._reading = reading
         self._most_records = min(_MOST_RECORDS, most_records or _MOST_RECORDS)
-        self._bytes_each = 0.0  # of a record, as it was the last time
+        self._bytes_each = 0.0  # bytes per record in the last read
 
     def read(self, pieces: Sequence[_Each]) -> list[pa.RecordBatch] | None:
-        """All records of these pieces, or None where a task had better read them: they are many, or cannot be read."""
+        """All records of these pieces, or None if a task should read them: they are many, or cannot be read."""
         there = sum(piece.records for piece in pieces)
         if _Simple is None or not 0 < there <= self._most_records or there * self._bytes_each > _MOST_BYTES:
             return None
@@ -63,18 +63,18 @@ class Prefetching(Generic[_Each]):
                     if size > _MOST_BYTES:
                         return None
         except DuramenError:
-            return None  # whoever reads it in a task says what is wrong, once it has been tried again
+            return None  # the task that reads them retries, and reports the error
         return found
 
 
 class HandingOver(DataSourceStreamReader):
-    """A reader that may hand rows over with the one partition that it plans."""
+    """A reader that may pass rows with the single partition of its plan."""
 
     _handed: list[pa.RecordBatch] | None = None
 
     @property
     def __class__(self) -> type:
-        # Spark's runner asks for rows only where this is that class. In all else a reader of its own can do more.
+        # Spark's runner asks for rows only from this class. Otherwise a reader's own class can do more.
         return type(self) if self._handed is None or _Simple is None else _Simple
 
     @__class__.setter
@@ -82,7 +82,7 @@ class HandingOver(DataSourceStreamReader):
         raise TypeError(f"a reader stays what it is, and does not become {other}")
 
     def getCache(self, start: object, end: object) -> Iterator[pa.RecordBatch] | None:
-        """What PySpark asks its simple readers for, directly behind `partitions`: the rows of that plan."""
+        """Called by PySpark for its simple readers, right after `partitions`: the rows of that plan."""
         del start, end
         handed, self._handed = self._handed, None
         return None if handed is None else iter(handed)

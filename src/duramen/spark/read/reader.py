@@ -44,7 +44,7 @@ _clusters: dict[tuple[object, ...], BrokerCluster] = {}
 
 
 def cluster_of(options: Options) -> BrokerCluster:
-    """A cluster to talk to; tasks that run one after another in a process share its connections."""
+    """A cluster client; consecutive tasks in a process share its connections."""
     servers, client_id = options.text("kafka.bootstrap.servers"), options.text("kafka.client.id")
     timeout_ms = options.number("kafka.request.timeout.ms") or 0
     key = (os.getpid(), servers, client_id, timeout_ms)
@@ -66,7 +66,7 @@ def reads_committed(options: Options) -> bool:
 
 @cache
 def _leave_out_imported(why: str) -> None:
-    """Once in a process for each reason `why` modules are imported late: collections look at them no more.
+    """Exclude late-imported modules from garbage collection, once per process and reason `why`.
 
     Spark's daemon runs a full collection after every task.
     """
@@ -76,7 +76,7 @@ def _leave_out_imported(why: str) -> None:
 
 
 def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
-    """A consumer of that cluster; `committed` where brokers are to leave out what is not."""
+    """A consumer of that cluster; `committed`: brokers filter committed records."""
     return Consumer(
         cluster_of(options),
         isolation=Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED,
@@ -86,15 +86,15 @@ def consumer_of(options: Options, *, committed: bool = False) -> Consumer:
 
 
 def _bytes(options: Options, name: str) -> int:
-    """No answer is larger than our default for all of it: an executor has many tasks."""
+    """At most our default for a whole response: an executor has many tasks."""
     most = int(OPTIONS["kafka.fetch.max.bytes"].default)
     return min(most, options.number(name) or most)
 
 
 def commit_to_group(options: Options, at: Mapping[TopicPartition, int]) -> None:
-    """Tell the consumer group `kafka.group.id`, if one was named, that everything up to there is processed.
+    """Commit these offsets as processed to the consumer group `kafka.group.id`, if it is set.
 
-    Only Kafka's tools look at that, so a failure is logged and does not stop the query.
+    Only Kafka's tools read them, so a failure is logged and does not stop the query.
     """
     group = options.text("kafka.group.id")
     if not group:
@@ -106,7 +106,7 @@ def commit_to_group(options: Options, at: Mapping[TopicPartition, int]) -> None:
 
 
 def columns_of(options: Options) -> tuple[str, ...]:
-    """The columns that the options ask for, in their order. Raises OptionInvalid."""
+    """The columns of the options, in their order. Raises OptionInvalid."""
     every: Sequence[str] = COLUMNS
     if options.given("queues"):
         every = QUEUE_COLUMNS
@@ -119,16 +119,16 @@ def columns_of(options: Options) -> tuple[str, ...]:
 
 
 def report_lost(what: str, *, fail: bool) -> None:
-    """Records that should be read are gone: raise RecordsLost if `fail`, else say so in the log."""
+    """Records of the read are lost: raise RecordsLost if `fail`, else log it."""
     if fail:
         raise RecordsLost(f"{what}; with failOnDataLoss=false the query continues")
     _log.warning("%s; the query continues because of failOnDataLoss=false", what)
 
 
 class OffsetSpan:
-    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty where it has none.
+    """Offsets `[first, end)` of a partition of the stream with that id; `topic_id` is empty if it has none.
 
-    Read as the `share` says, where a transaction has something there; `committed`: as brokers sort it out.
+    `share` says how to read transactional records; `committed`: brokers filter committed records.
     """
 
     def __init__(
@@ -150,23 +150,23 @@ class OffsetSpan:
 
     @property
     def upto(self) -> int:
-        """Where reading ends: behind the last marker that lets something go."""
+        """The end of the read: after the last marker that releases records."""
         return self.end if self.share is None else max(self.end, *(marker + 1 for marker in self.share.behind), 0)
 
     @property
     def records(self) -> int:
-        """How many records are looked at, at most."""
+        """The maximum number of records read."""
         return self.upto - (self.first if self.share is None else self.share.base)
 
     def from_base(self) -> "OffsetSpan":
-        """The same with all that counts before and is newer than the oldest that counts there."""
+        """The span extended to the oldest record that counts in it, with everything newer."""
         if self.share is None:
             return self
         return OffsetSpan(self.at, self.topic_id, self.share.base, self.end, self.share, committed=self.committed)
 
 
 class SpanPartition(InputPartition):
-    """One task's share, as Spark wants it: spans that are read one after another."""
+    """The input of one task for Spark: spans that are read one after another."""
 
     def __init__(self, *spans: OffsetSpan) -> None:
         super().__init__(spans)
@@ -184,13 +184,13 @@ def tasks(
     unfiltered: Sequence[tuple[TopicPartition, int, int]] | None = None,
     ends: Ends = _NO_ENDS,
 ) -> list[SpanPartition]:
-    """The shares of partitions (each with its first offset and the one behind its last) for tasks of their own.
+    """The tasks for ranges of partitions (each with its first offset and its end).
 
-    `unfiltered` is what it was before filters left only that, and `ends` are those that were named.
+    `unfiltered` are the ranges before filters, and `ends` are the named ends.
     """
     pieces = split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition"))
     whole = spans if unfiltered is None else unfiltered
-    # Nothing may lie between the two of a partition, and transactions that began before them all the same.
+    # A range may be empty, but transactions that started before it may still count there.
     pieces += [(at, first, end) for at, first, end in spans if first == end and at in ends]
     made = shared(pieces, whole, ids, marked, floors, committed=committed, ends=ends)
     return [SpanPartition(one) for one in made if one.first < one.upto]
@@ -206,7 +206,7 @@ def shared(
     committed: bool,
     ends: Ends = _NO_ENDS,
 ) -> list[OffsetSpan]:
-    """The pieces of what is read as a `whole`, each with what its task has to know of transactions."""
+    """The pieces of `whole` ranges, each with the transactions that its task needs."""
     if marked is None:
         return [OffsetSpan(at, ids[at.topic], low, high, committed=committed) for at, low, high in pieces]
     upto = {at: NEVER if at in ends else end for at, _, end in whole}
@@ -222,7 +222,7 @@ def shared(
 
 
 class PartitionReader:
-    """Reads spans as the options say. It is pickled and sent to the executors."""
+    """Reads spans according to the options. It is pickled and sent to the executors."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
@@ -233,13 +233,13 @@ class PartitionReader:
 
     def read(self, span: OffsetSpan) -> Iterator[pa.RecordBatch]:
         """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
-        at, gone = span.at, 0  # before which offset there is nothing any more
+        at, gone = span.at, 0  # the offset before which records are lost
 
         def on_gap(wanted: int, there: int) -> int:
             nonlocal gone
             upto = min(there, span.upto)
             report_lost(cut_off(consumer, at, wanted, upto), fail=self.fail)
-            # The batch there may have records that are gone as well.
+            # The batch there may have lost records as well.
             gone = max(gone, upto)
             return upto
 
@@ -252,7 +252,7 @@ class PartitionReader:
             pieces = consumer.read(at, first, span.upto, topic_id=topic_id, on_gap=on_gap)
             try:
                 for piece in pieces:
-                    # An answer came whole: nobody writes to it any more.
+                    # The response is complete: nothing writes to it any more.
                     whole = CountedRecords(piece.toreadonly(), span.first)
                     for data, low, _ in [whole] if committed is None else committed.pass_on(piece):
                         for records in decode(data, max(low, gone), span.end, part.columns):

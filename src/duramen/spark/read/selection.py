@@ -19,7 +19,7 @@ _TIMES: Final = '{"flights": {"0": 1700000000000}}'
 
 
 class Selection:
-    """The partitions that `subscribe`, `subscribePattern` or `assign` name."""
+    """The partitions of `subscribe`, `subscribePattern` or `assign`."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid."""
@@ -52,7 +52,7 @@ class Selection:
 
     @property
     def description(self) -> str:
-        """As Spark's Kafka source describes it: `Subscribe[flights, delays]`."""
+        """In the form of Spark's Kafka source: `Subscribe[flights, delays]`."""
         if self._pattern:
             return f"SubscribePattern[{self._pattern}]"
         if self._assigned is not None:
@@ -60,9 +60,9 @@ class Selection:
         return f"Subscribe[{', '.join(self._names)}]"
 
     def find(self, cluster: BrokerCluster, *, all_of_them: bool) -> tuple[list[TopicPartition], dict[str, str]]:
-        """The partitions that there are now, and their streams' ids.
+        """The present partitions, and their streams' ids.
 
-        Raises StreamNotFound where one that was named is not there, if `all_of_them` have to be.
+        Raises StreamNotFound for a missing named stream, if `all_of_them` are required.
         """
         topics = cluster.topics(None if self._pattern else self._names)
         if self._pattern:
@@ -79,11 +79,11 @@ class Selection:
         return ats, {topic.name: "" if topic.id == _NO_ID else str(topic.id) for topic in topics.values()}
 
     def names(self, stream: str) -> bool:
-        """Whether the options name that stream, be it there or not."""
+        """Whether the options name that stream, existing or not."""
         return _matcher(self._pattern)(stream) if self._pattern else stream in self._names
 
     def own(self, document: object) -> SourceOffsets:
-        """Offsets out of a checkpoint. Raises CheckpointInvalid where they are not of what this query reads."""
+        """The offsets in a checkpoint. Raises CheckpointInvalid if they do not belong to this query."""
         offsets = SourceOffsets.from_json(document)
         if offsets.ids and not any(self.names(name) for name in offsets.ids):
             raise CheckpointInvalid(
@@ -101,7 +101,7 @@ class Selection:
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Compiled where it is used: it cannot be pickled, and executors have no need of it. Raises OptionInvalid."""
+    """Compiled at each use: it cannot be pickled, and executors do not need it. Raises OptionInvalid."""
     from duramen.base.patterns import pattern_of
 
     try:
@@ -111,7 +111,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 
 class Edge(NamedTuple):
-    """Where reading begins or ends: at one special offset everywhere, at a time, or as said for every partition."""
+    """The start or end of a read: one special offset for all partitions, a time, or an offset per partition."""
 
     option: str
     everywhere: int | None = None
@@ -121,7 +121,7 @@ class Edge(NamedTuple):
     late: Literal["error", "latest"] = "latest"
 
     def resolve(self, consumer: OffsetSource, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset for each partition. Raises OptionInvalid where the option does not name exactly these."""
+        """The offset for each partition. Raises OptionInvalid if the option does not name exactly these."""
         ats = list(ats)
         if self.everywhere is not None:
             return consumer.offsets(dict.fromkeys(ats, self.everywhere))
@@ -149,7 +149,7 @@ class Edge(NamedTuple):
 
 
 def starting(options: Options, *, streaming: bool) -> Edge:
-    """Where to begin. Raises OptionInvalid."""
+    """The start of a read. Raises OptionInvalid."""
     late = options.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"))
     edge = _by_time(options, "startingTimestamp", "startingOffsetsByTimestamp")
     if edge is not None:
@@ -163,7 +163,7 @@ def starting(options: Options, *, streaming: bool) -> Edge:
 
 
 def ending(options: Options) -> Edge:
-    """Where a batch ends. Raises OptionInvalid."""
+    """The end of a batch. Raises OptionInvalid."""
     edge = _by_time(options, "endingTimestamp", "endingOffsetsByTimestamp")
     if edge is not None:
         return edge
@@ -174,7 +174,7 @@ def ending(options: Options) -> Edge:
 
 
 def require_order(start: Edge, end: Edge) -> None:
-    """Raise OptionInvalid where the options alone say that a batch ends before it begins."""
+    """Raise OptionInvalid if the options alone show that a batch ends before its start."""
     for first, last in ((start.offsets or {}, end.offsets or {}), (start.times or {}, end.times or {})):
         for at in sorted(first.keys() & last.keys()):
             if first[at] > last[at] >= 0:

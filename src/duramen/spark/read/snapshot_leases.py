@@ -21,7 +21,7 @@ _log = logging.getLogger("duramen.spark")
 
 _OVER: Final = (SnapshotLeaseExpired, SnapshotLeaseNotFound, StreamNotFound, StreamNotKeyed)
 _PART: Final = 3
-"""After this part of its time a lease is renewed; what fails then is tried again after this part of the rest."""
+"""The fraction of a lease's period before its renewal, and of the rest before a failed renewal is retried."""
 
 
 class LeaseOf(NamedTuple):
@@ -32,7 +32,7 @@ class LeaseOf(NamedTuple):
 
 
 class HeldLeases:
-    """The leases of a query. Pickled copies, those of tasks, hold none."""
+    """The leases of a query. Pickled copies, in tasks, hold none."""
 
     def __init__(self, node: SnapshotNode) -> None:
         self._node = node
@@ -47,7 +47,7 @@ class HeldLeases:
         return HeldLeases, (self._node,)
 
     def add(self, stream: str, opened: OpenLease) -> None:
-        """Hold a lease from now on."""
+        """Hold a lease and renew it from now on."""
         one = LeaseOf(stream, opened.lease)
         with self._changed:
             self._lasts_s[one] = opened.lasts_ms / 1000
@@ -58,7 +58,7 @@ class HeldLeases:
             self._changed.notify()
 
     def take_over(self, stream: str, lease: str) -> bool:
-        """Hold a lease that an earlier run of the query has opened; False where it is over.
+        """Hold a lease that an earlier run of the query has opened; False if it is over.
 
         Raises ServerUnreachable …
         """
@@ -74,7 +74,7 @@ class HeldLeases:
         return True
 
     def end_others(self, kept: frozenset[LeaseOf]) -> None:
-        """End those that are not `kept`. What cannot be ended ends by itself."""
+        """End leases that are not `kept`. Those that cannot be ended expire."""
         with self._changed:
             ended = [one for one in self._due_s if one not in kept]
             for one in ended:
@@ -85,7 +85,7 @@ class HeldLeases:
                 self._node.close_lease(*one)
 
     def stop(self) -> None:
-        """Renew nothing any more: the leases end by themselves, unless another run takes them over."""
+        """Stop renewals: the leases expire, unless another run takes them over."""
         with self._changed:
             self._stopped = True
             self._changed.notify()

@@ -44,21 +44,21 @@ class SnapshotPlace(NamedTuple):
 
 
 class KnownSnapshot(NamedTuple):
-    """The snapshot of a stream that a reader has, by partition, and leader epochs of the records before."""
+    """A reader's present snapshot of a stream, by partition, with the leader epochs of the records before it."""
 
     at: Mapping[int, int] = {}
     epochs: Mapping[int, int] = {}
 
 
 class OpenLease(NamedTuple):
-    """A lease, and for how long it goes on each time that it is renewed."""
+    """A lease, and the period of each renewal."""
 
     lease: str
     lasts_ms: int
 
 
 class SnapshotNode:
-    """A node, asked until `timeout_s` is over where it cannot answer for the moment. It can be pickled."""
+    """A node, with retries until `timeout_s` if it cannot respond at present. It can be pickled."""
 
     def __init__(self, server: str, timeout_s: float) -> None:
         """`server` is HOST:PORT. Raises SettingInvalid."""
@@ -67,10 +67,10 @@ class SnapshotNode:
         HttpNode(server)
 
     def newest(self, known: Mapping[str, KnownSnapshot]) -> Mapping[str, Mapping[int, SnapshotPlace]]:
-        """The newest snapshot of these streams, by partition, once it has what was committed before.
+        """The newest snapshot of these streams, by partition, once it has all earlier commits.
 
-        A transaction is in all of them or in none. Raises SnapshotCut and SnapshotNotReached where the log of one does
-        not have the snapshot that is known, StreamNotFound, StreamNotKeyed, ServerUnreachable.
+        A transaction is in all of them or in none. Raises SnapshotCut and SnapshotNotReached if the log of one does not
+        have the known snapshot, StreamNotFound, StreamNotKeyed, ServerUnreachable.
         """
         found = {stream: self._newest_of(stream, *one) for stream, one in known.items()}
         if len(found) < 2:
@@ -90,7 +90,7 @@ class SnapshotNode:
             try:
                 return _places(self._patiently(lambda node: node.get(path)))
             except SnapshotNotReached as error:
-                # Either a view that is being loaded, which passes, or an end of the log that is before the snapshot.
+                # Either the view is loading, which passes, or the log ends before the snapshot.
                 if self._ends_before(stream, known):
                     raise
                 patience.pause(error)
@@ -100,7 +100,7 @@ class SnapshotNode:
         return any(part["end_offset"] < known.get(part["partition"], 0) for part in parts)
 
     def page(self, stream: str, partition: int, asked: Mapping[str, int]) -> ShownPage:
-        """A page of what is `asked` for: `at`, `since`, `offset`, `end`. Raises SnapshotTooOld, SnapshotStartOver …"""
+        """A page of the range `asked`: `at`, `since`, `offset`, `end`. Raises SnapshotTooOld, SnapshotStartOver …"""
         query = urlencode({"partition": partition, **asked, "max_bytes": _PAGE_BYTES})
         path = f"{path_of('streams', stream)}/snapshot/records?{query}"
         ask = partial(HttpNode.content, path=path, accept=BATCHES_TYPE)
@@ -113,13 +113,13 @@ class SnapshotNode:
         return OpenLease(answer["lease"], answer["lease_ms"])
 
     def renew_lease(self, stream: str, lease: str, *, patiently: bool = True) -> OpenLease:
-        """Hold it open for longer. Raises SnapshotLeaseExpired, SnapshotLeaseNotFound …"""
+        """Extend a lease. Raises SnapshotLeaseExpired, SnapshotLeaseNotFound …"""
         node = SnapshotNode(self._server, self._timeout_s if patiently else 0)
         answer = node._patiently(lambda http: http.ask("POST", _leases(stream, lease)))
         return OpenLease(lease, answer["lease_ms"])
 
     def close_lease(self, stream: str, lease: str) -> None:
-        """Hold it open no longer. Raises SnapshotLeaseExpired …"""
+        """Close a lease. Raises SnapshotLeaseExpired …"""
         HttpNode(self._server).delete(_leases(stream, lease))
 
     def _patiently(self, ask: Callable[[HttpNode], _T], *more: type[DuramenError]) -> _T:
@@ -129,7 +129,10 @@ class SnapshotNode:
 def ask_patiently(
     server: str, timeout_s: float, ask: Callable[[HttpNode], _T], *more: type[DuramenError]
 ) -> _T:  # fmt: skip
-    """Ask a node, and again until the time is over where it cannot answer for the moment, or with one of `more`."""
+    """Send a request to a node, with retries until the timeout.
+
+    It is retried if the node cannot respond at present, or fails with one of `more`.
+    """
     patience, node = RetryPatience(timeout_s), HttpNode(server)
     while True:
         try:
@@ -151,14 +154,14 @@ def _leases(stream: str, lease: str = "") -> str:
 
 
 def server_of(options: Options) -> str:
-    """The HTTP address of a node: the option, the driver's environment, else beside the first Kafka address."""
+    """The HTTP address of a node: the option, the driver's environment, or the host of the first Kafka address."""
     said = options.text("server") if options.given("server") else os.environ.get("DURAMEN_SERVER", "")
     servers = options.text("kafka.bootstrap.servers")
     return said or (beside(servers) if servers else DEFAULT_SERVER)
 
 
 def beside(servers: str) -> str:
-    """Where the first of these Kafka addresses has its HTTP door, if that is at the usual port."""
+    """The HTTP address on the host of the first of these Kafka addresses, with the usual port."""
     host, _ = parse_servers(servers)[0]
     port = DEFAULT_SERVER.rpartition(":")[2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

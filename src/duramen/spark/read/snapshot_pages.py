@@ -19,11 +19,11 @@ from duramen.spark.read.snapshot_node import SnapshotNode, server_of
 __all__ = ["SnapshotPages", "SnapshotPartition", "SnapshotPiece", "pieces_of"]
 
 _NEEDED: Final = ("value", "offset")
-"""What decides about a record."""
+"""The columns that decide whether a record is shown."""
 
 
 class SnapshotPiece(NamedTuple):
-    """One task's share of a range of the partition `of`: about `records` of it, at most."""
+    """One task's piece of a range of the partition `of`, with about `records` at most."""
 
     of: TopicPartition
     range: SnapshotRange
@@ -31,7 +31,7 @@ class SnapshotPiece(NamedTuple):
 
 
 class SnapshotPartition(InputPartition):
-    """What one task reads, as Spark wants it: pieces that are read one after another."""
+    """The input of one task for Spark: pieces that are read one after another."""
 
     def __init__(self, *pieces: SnapshotPiece) -> None:
         super().__init__(pieces)
@@ -39,11 +39,11 @@ class SnapshotPartition(InputPartition):
 
 
 def pieces_of(options: Options, ranges: Mapping[TopicPartition, SnapshotRange]) -> list[SnapshotPiece]:
-    """The ranges in pieces, of which there are as many, and each as long, as the options say."""
+    """The ranges in pieces, in number and size as the options say."""
     spans = [(of, one.first, one.end) for of, one in sorted(ranges.items())]
     found, begun = list[SnapshotPiece](), set[TopicPartition]()
     for of, first, end in split(spans, options.number("minPartitions"), options.number("maxRecordsPerPartition")):
-        # What changed may lie further back: a record of a transaction counts at its commit marker.
+        # Changes may be further back: a record of a transaction counts at its commit marker.
         low = first if of in begun else 0
         begun.add(of)
         found.append(SnapshotPiece(of, ranges[of]._replace(first=low, end=end), end - first))
@@ -51,7 +51,7 @@ def pieces_of(options: Options, ranges: Mapping[TopicPartition, SnapshotRange]) 
 
 
 class SnapshotPages:
-    """Reads pieces as the options say. It is pickled and sent to the executors."""
+    """Reads pieces according to the options. It is pickled and sent to the executors."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""
@@ -60,13 +60,13 @@ class SnapshotPages:
         say_which()
 
     def read(self, piece: SnapshotPiece) -> Iterator[pa.RecordBatch]:
-        """The piece's records, with every column that Spark expects. Raises as `records`."""
+        """The piece's records, with every column that Spark expects. Raises like `records`."""
         part = PartitionColumns(*piece.of, self._columns)
         for rows in self.records(piece, part.columns):
             yield part.batch(rows)
 
     def records(self, piece: SnapshotPiece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The piece's records with these columns, and maybe more; deletions only among changes.
+        """The piece's records with these columns, and perhaps more; deletions only among changes.
 
         Raises SnapshotTooOld, SnapshotStartOver, BatchCorrupt, ServerUnreachable …
         """

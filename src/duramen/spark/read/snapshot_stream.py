@@ -44,7 +44,7 @@ _Document = dict[str, Any]
 
 
 def stream_reader_of(options: Options) -> "SnapshotStreamReader | StreamReader":
-    """What reads a streaming query with these options. Raises OptionInvalid."""
+    """The reader of a streaming query with these options. Raises OptionInvalid."""
     refuse_export(options)
     return SnapshotStreamReader(options) if reads_snapshot(options) else StreamReader(options)
 
@@ -75,14 +75,14 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         alone = options.given("minPartitions") or self._filing.is_asked
         self._ahead: Prefetching[SnapshotPiece] | None = None if alone else Prefetching(self._pages, most)
         self._leases = HeldLeases(self._pages.node)
-        self._target: SourceOffsets | None = None  # with the trigger AvailableNow: where to stop
+        self._target: SourceOffsets | None = None  # with the trigger AvailableNow: the end of the query
         self._latest: SourceOffsets | None = None
 
     # -- offsets ------------------------------------------------------------------------------------
 
     @said_plainly()
     def initialOffset(self) -> _Document:
-        """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
+        """The start of a new query. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         ats, ids = self._selection.find(cluster_of(self._options), all_of_them=True)
         begin: dict[TopicPartition, int] = {}
         if self._starting is not None and self._starting.everywhere != EARLIEST:
@@ -92,17 +92,17 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return SourceOffsets(begin, ids).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What `minOffsetsPerTrigger` says."""
+        """The limit of `minOffsetsPerTrigger`."""
         return self._limits.default
 
     @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Open the newest snapshot: nothing beyond is read, and no partition made later."""
+        """Open the newest snapshot: the query ends there, without partitions added later."""
         self._target = self._held(SourceOffsets({}, {}), None)
 
     @said_plainly()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
-        """Where the next micro-batch ends: at a snapshot, which a lease holds open.
+        """The end of the next micro-batch: a snapshot, held open by a lease.
 
         Raises SnapshotStartOver, SnapshotCut, StreamNotFound, StreamNotKeyed, ServerUnreachable.
         """
@@ -122,7 +122,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return end._replace(at={at: max(offset, before.at.get(at, 0)) for at, offset in end.at.items()}).to_json()
 
     def _held(self, before: SourceOffsets, limit: ReadLimit | None) -> SourceOffsets:
-        """The newest snapshot, and leases that hold it open; `before` where there is nothing new, or too little yet."""
+        """The newest snapshot, and leases that hold it open; `before` if there is nothing new, or too little yet."""
         patience = RetryPatience(cluster_of(self._options).timeout_s)
         while True:
             places, ids = self._newest(before, before.at)
@@ -136,7 +136,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
             try:
                 return end._replace(leases={stream: self._lease(end, stream) for stream in ids})
             except SnapshotTooOld as error:
-                patience.pause(error)  # with a short snapshot.retention.ms the oldest may be a newer one already
+                patience.pause(error)  # with a short snapshot.retention.ms the oldest may already be a newer one
 
     def _lease(self, end: SourceOffsets, stream: str) -> str:
         opened = self._pages.node.open_lease(stream, _of(end.at, stream), _of(end.epochs, stream))
@@ -146,9 +146,9 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
     def _newest(
         self, known: SourceOffsets, since: Mapping[TopicPartition, int]
     ) -> tuple[dict[TopicPartition, SnapshotPlace], dict[str, str]]:
-        """The newest snapshot of what is read, if the log has the `known` one, and the changes since another.
+        """The newest snapshot, if the log has the `known` one, and the changes since another.
 
-        Raises SnapshotStartOver, SnapshotCut and SnapshotNotReached where it has not, StreamNotKeyed, StreamNotFound.
+        Raises SnapshotStartOver, SnapshotCut and SnapshotNotReached if it does not, StreamNotKeyed, StreamNotFound.
         """
         ats, ids = self._selection.find(cluster_of(self._options), all_of_them=True)
         for stream, id_ in known.ids.items():
@@ -173,14 +173,14 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return places, ids
 
     def reportLatestOffset(self) -> _Document | None:
-        """Where the partitions ended when it was last looked, for the query's progress."""
+        """The ends of the partitions at the last lookup, for the query's progress."""
         return None if self._latest is None else self._latest.to_json()
 
     # -- reading ------------------------------------------------------------------------------------
 
     @said_plainly()
     def partitions(self, start: _Document, end: _Document) -> Sequence[InputPartition]:
-        """A range of offsets for each task. Raises as `latestOffset`."""
+        """A range of offsets for each task. Raises like `latestOffset`."""
         before, after = self._selection.own(start), self._selection.own(end)
         since = {at: offset for at, offset in before.at.items() if after.at.get(at) != offset}
         self._newest(after._replace(ids=before.ids), since)
@@ -196,7 +196,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return [SnapshotPartition(piece) for piece in pieces]
 
     def _shown(self, stream: str, after: SourceOffsets) -> Mapping[TopicPartition, int]:
-        """As of which snapshot a micro-batch that ends at `after` is read: that one, while it can be held open."""
+        """The snapshot as of which a micro-batch that ends at `after` is read: that one, while it can be held open."""
         wanted = {at: offset for at, offset in after.at.items() if at.topic == stream}
         if stream in after.leases and self._leases.take_over(stream, after.leases[stream]):
             return wanted
@@ -220,16 +220,16 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return shown
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one share; Spark makes one without any where there is nothing to read."""
+        """The records of one partition; Spark creates one without any if there is nothing to read."""
         pieces = partition.pieces if isinstance(partition, SnapshotPartition) else ()
         return self._filing.rows(rows for piece in pieces for rows in self._pages.read(piece))
 
     def commit(self, end: _Document) -> None:
-        """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named."""
+        """Everything up to `end` is processed: commit it to the consumer group `kafka.group.id`, if it is set."""
         commit_to_group(self._options, SourceOffsets.from_json(end).at)
 
     def stop(self) -> None:
-        """The query has ended; its leases go on for a while, for a run that goes on with it."""
+        """The query has ended; its leases last for a while, for a run that continues it."""
         self._leases.stop()
         cluster_of(self._options).close()
 

@@ -38,12 +38,12 @@ _VECTORS: Final = '{"flights": {"0": 17}}'
 
 
 def reads_snapshot(options: Options) -> bool:
-    """Whether it is a snapshot that is read."""
+    """Whether the read is of a snapshot."""
     return options.text("snapshot").strip().lower() not in ("", "false")
 
 
 def refuse(options: Options, names: tuple[str, ...]) -> None:
-    """Raise OptionInvalid where one of these options is given, or uncommitted records are asked for."""
+    """Raise OptionInvalid if one of these options, or the isolation level read_uncommitted, is given."""
     for name in names:
         if options.given(name):
             raise OptionInvalid(f"{name} does not go with snapshot, which is the whole state at an offset")
@@ -52,7 +52,7 @@ def refuse(options: Options, names: tuple[str, ...]) -> None:
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads keyed streams as they are when the query is planned, or as they were."""
+    """Reads keyed streams as of the planning of the query, or as of an earlier snapshot."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""
@@ -82,15 +82,15 @@ class SnapshotReader(DataSourceReader):
         return [SnapshotPartition(piece) for piece in pieces_of(self._options, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one share; Spark makes one without any where there is nothing to read."""
+        """The records of one partition; Spark creates one without any if there is nothing to read."""
         pieces = partition.pieces if isinstance(partition, SnapshotPartition) else ()
         return self._filing.rows(rows for piece in pieces for rows in self._pages.read(piece))
 
 
 def _vector(text: str) -> dict[TopicPartition, int] | None:
-    """The offset of each partition that is named; None where the newest snapshot is wanted. Raises OptionInvalid.
+    """The offset of each named partition; None for the newest snapshot. Raises OptionInvalid.
 
-    Where the stream is not named, it is "".
+    An unnamed stream is "".
     """
     if text.strip().lower() == "true":
         return None
@@ -114,7 +114,7 @@ def _vector(text: str) -> dict[TopicPartition, int] | None:
 def _named(
     vector: Mapping[TopicPartition, int], there: Mapping[TopicPartition, SnapshotPlace]
 ) -> dict[TopicPartition, int]:
-    """The vector, checked against the snapshots that there are."""
+    """The vector, checked against the existing snapshots."""
     streams = sorted({at.topic for at in there})
     if any(not at.topic for at in vector):
         if len(streams) != 1:

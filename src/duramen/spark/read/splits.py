@@ -1,6 +1,8 @@
-"""Inputs that a task needs to read its offsets according to `cuts`: the start, and the transactions to omit. Pure.
+"""The input of a task that reads its offsets according to `transaction_boundaries`: start, and omitted transactions.
 
-A *floor* is where a query began. At a named floor, no record below it is shown. At the earliest or latest offset, no
+Pure.
+
+A *floor* is the start of a query. At a named floor, no record below it is shown. At the earliest or latest offset, no
 transaction that began below it in any partition is shown, so that none is shown in part. A named end is also used as
 given: of a committed transaction that it splits, the records before it are shown.
 """
@@ -16,20 +18,21 @@ __all__ = ["NEVER", "Ends", "Floors", "ReadSplit", "behind_tables", "floors_left
 
 
 class Floors(NamedTuple):
-    """The floors that still matter: `named` ones, and those that transactions are `whole` above."""
+    """The floors that still matter: `named` ones, and those above which transactions are `whole`."""
 
     named: Mapping[TopicPartition, int] = {}
     whole: Mapping[TopicPartition, int] = {}
 
 
 Ends = Mapping[TopicPartition, tuple[int, int]]
-"""Ends that were named, with the offset from which on markers may let go in the log what is shown before them."""
+"""Named ends, with the offset from which on markers in the log may release records before them."""
 
 
 class ReadSplit(NamedTuple):
-    """How a task reads its offsets: from `base` on, nothing below `floor`, and not what the markers `skipped` end.
+    """How a task reads its offsets: from `base` on, without records below `floor` or of the markers `skipped`.
 
-    What the markers `behind` end, at or behind the end of these offsets, is shown as far as it lies before that end.
+    Records that the markers `behind`, at or after the end of these offsets, release are shown if they are before that
+    end.
     """
 
     base: int
@@ -40,15 +43,15 @@ class ReadSplit(NamedTuple):
 
 _NO_MARKERS: Final[Collection[int]] = frozenset()
 NEVER: Final = (1 << 63) - 1
-"""Behind every offset."""
+"""After every offset."""
 
 
 def behind_tables(
     floors: Floors, tables: Mapping[TopicPartition, int], upserted: Mapping[TopicPartition, int]
 ) -> Floors:
-    """The floors for what is read from the log behind tables, which have all of it below theirs.
+    """The floors of the log after tables, which have everything below theirs.
 
-    An `upserted` table has what is left of transactions that began before it did.
+    An `upserted` table has the rest of transactions that started before it.
     """
     named = dict(floors.named)
     for at, floor in (*tables.items(), *upserted.items()):
@@ -60,7 +63,7 @@ def behind_tables(
 def floors_left(
     floors: Floors, ends: Mapping[TopicPartition, int], marked: Mapping[TopicPartition, MarkedUpTo]
 ) -> Floors:
-    """The floors that matter behind `ends`: something that began below is open still, or its marker is not read yet."""
+    """The floors that matter after `ends`: a transaction from below one is open, or its marker is not read yet."""
 
     def left(one: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {at: floor for at, floor in one.items() if at in marked and _matters(floor, ends[at], marked[at])}
@@ -79,7 +82,7 @@ def passed_over(
     end: Mapping[TopicPartition, int],
     marked: Mapping[TopicPartition, MarkedUpTo],
 ) -> dict[TopicPartition, set[int]]:
-    """The commit markers between `begin` and `end` of transactions that began below a floor somewhere."""
+    """The commit markers between `begin` and `end` of transactions that started below a floor somewhere."""
     early: set[int] = set()
     found: dict[TopicPartition, set[int]] = {}
     for at, floor in floors.whole.items():
@@ -87,7 +90,7 @@ def passed_over(
             if one.first_offset < floor:
                 early.add(one.sequence)
                 found.setdefault(at, set()).add(one.offset)
-    early.discard(-1)  # who is not known is not known elsewhere
+    early.discard(-1)  # a transaction without a sequence is unknown elsewhere
     for at in marked if early else ():
         found.setdefault(at, set()).update(
             one.offset for one in _commits(marked[at].ended, begin[at], end[at]) if one.sequence in early
@@ -104,9 +107,9 @@ def share(
     *,
     late_from: int = NEVER,
 ) -> ReadSplit | None:
-    """How to read `[first, end)` of a partition; None where there is nothing of a transaction in it.
+    """How to read `[first, end)` of a partition; None without transactional records in it.
 
-    Where the end was named, markers from `late_from` on let go what lies before it.
+    With a named end, markers from `late_from` on release records before it.
     """
     commits = [one for one in _commits(marked.ended, first, end) if one.offset not in skipped]
     cut = [
@@ -122,7 +125,7 @@ def share(
 def reached(
     spans: Iterable[tuple[TopicPartition, int, int]], marked: Mapping[TopicPartition, MarkedUpTo], floors: Floors
 ) -> dict[TopicPartition, int]:
-    """Where the spans have to be read from that have transactions that began before them."""
+    """The starts of reads for spans with transactions that started before them."""
     shares = {at: (first, share(first, end, marked[at], floors.named.get(at, 0))) for at, first, end in spans}
     return {at: one.base for at, (first, one) in shares.items() if one is not None and one.base < first}
 
@@ -134,7 +137,7 @@ def _commits(ended: list[EndedAt], first: int, end: int) -> Iterable[EndedAt]:
 
 
 def _touched(first: int, end: int, marked: MarkedUpTo) -> bool:
-    """Whether a record of a transaction may lie there."""
+    """Whether there may be a transactional record."""
     if any(opened < end for _, opened in marked.open):
         return True
     low = bisect_left(marked.ended, first, key=lambda one: one.offset)

@@ -70,16 +70,16 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._tiers = Tiers(options, log_only=not HAS_LIMITS)
         self._marks = Marks(wanted=reads_committed(options), alone=not HAS_LIMITS)
         self._limits = BatchLimits(options)
-        self._target: SourceOffsets | None = None  # with the trigger AvailableNow: where to stop
+        self._target: SourceOffsets | None = None  # with the trigger AvailableNow: the end of the query
         self._latest = _NO_OFFSETS
         self._begun_ms = _now_ms()
-        self._seen_ms: dict[str, int] = {}  # when each stream was last there
+        self._seen_ms: dict[str, int] = {}  # when each stream last existed
 
     # -- offsets ------------------------------------------------------------------------------------
 
     @said_plainly()
     def initialOffset(self) -> _Document:
-        """Where a new query begins. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
+        """The start of a new query. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         consumer, ats, ids = self._find(all_of_them=True)
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         begin = self._starting.resolve(places, ats)
@@ -92,13 +92,13 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         if self._starting.everywhere is None:
             floors = Floors(named=begin)
         else:
-            # Who has ended in a partition before `begin` has begun in every other below what is the end there by now.
+            # A transaction that ended in one partition before `begin` started in every other one below its present end.
             latest = self._starting.everywhere == LATEST
             floors = Floors(whole={at: marked[at].high_watermark for at in ats} if latest else begin)
         return SourceOffsets(begin, ids, _floors_behind(places, floors, begin, begin, marked)).to_json()
 
     def _find(self, *, all_of_them: bool) -> tuple[Consumer, list[TopicPartition], dict[str, str]]:
-        """What is read, and a consumer that sees of it what can be planned."""
+        """The partitions of the read, and a consumer that sees their committed records."""
         cluster = cluster_of(self._options)
         ats, ids = self._selection.find(cluster, all_of_them=all_of_them)
         return consumer_of(self._options, committed=self._marks.left_to_brokers(cluster, ats)), ats, ids
@@ -111,18 +111,18 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     @said_plainly()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the partitions end now: nothing beyond is read, and no partition made later."""
+        """Note the present ends of the partitions: the query ends there, without partitions added later."""
         self._target = self._now()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` say."""
+        """The limits of `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`."""
         return self._limits.default
 
     @said_plainly()
     def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
-        """Where the next micro-batch ends. Raises RecordsLost, ServerUnreachable, TableAhead.
+        """The end of the next micro-batch. Raises RecordsLost, ServerUnreachable, TableAhead.
 
-        PySpark before 4.2 does not say where it starts, and gets the end of all there is.
+        PySpark before 4.2 does not pass the start, and gets the end of all records.
         """
         if start is None or limit is None:
             self._latest = self._now()
@@ -141,7 +141,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         self._report_gone(before, end)
         begin = self._begin(before, end)
         if not self._tiers.has_log:
-            # A table that is behind lacks nothing: it comes to where the query is.
+            # A lagging table has no loss: it catches up with the query.
             end = end._replace(at={at: max(offset, begin[at]) for at, offset in end.at.items()})
         there = sum(max(0, end.at[at] - begin[at]) for at in end.at)
         if self._target is None and self._limits.waits(there, limit):
@@ -156,7 +156,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         if marked is not None and upto != before.at:
             floors = _floors_behind(places, _floors(before, end, begin), cold, upto, marked)
         if self._target is not None:
-            # A table's ends may lie behind the target, and one that was taken as it was earlier ends before it.
+            # A table's ends may be after the target, and an earlier state of a table ends before it.
             self._target = self._target._replace(
                 at={
                     at: upto[at] if at.topic in taken_back else max(offset, upto[at])
@@ -173,16 +173,16 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         marked: Mapping[TopicPartition, MarkedUpTo] | None,
         most: int | None,
     ) -> tuple[dict[TopicPartition, int], _Places, Collection[str]]:
-        """Where a micro-batch ends, where the tables for it do, and which of them are not as they are now.
+        """The end of a micro-batch, the ends of its tables, and the tables in an earlier state.
 
-        Raises TableAhead where nothing more can be read with the trigger AvailableNow, though there is something.
+        Raises TableAhead if nothing more can be read with the trigger AvailableNow, although there is something.
         """
         taken_back: set[str] = set()
         while True:
             cold = places.cold_ends(begin, end, most)
             if marked is None:
                 return _limited(begin, end, most) | cold, cold, taken_back
-            # As it was earlier, a table has nothing behind its end.
+            # In its earlier state, a table has nothing after its end.
             end = {at: cold[at] if at.topic in taken_back else offset for at, offset in end.items()}
             tables = places.cold(begin, cold)
             upto = cut_jointly(begin, end, marked, tables, most)
@@ -196,7 +196,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 return upto, cold, taken_back
 
     def _report_gone(self, before: SourceOffsets, end: SourceOffsets) -> None:
-        """Say which partitions were read and are not there any more, and since when."""
+        """Report partitions of the query that no longer exist, and since when."""
         again = _created_again(before, end)
         gone = [at for at in before.at if at not in end.at and at.topic not in again]
         dropped = [at for at in gone if not self._selection.names(at.topic)]
@@ -213,7 +213,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
             report_lost(f"{listed(deleted)} is not there any more: deleted {when}", fail=self._reading.fail)
 
     def _begin(self, before: SourceOffsets, end: SourceOffsets) -> dict[TopicPartition, int]:
-        """From where each partition of `end` is to be read, after `before`."""
+        """The start of each partition of `end`, after `before`."""
         again = _created_again(before, end)
         for name in sorted(again):
             what = f"{made_anew(consumer_of(self._options), name)}: what was not read of it by then is gone"
@@ -232,7 +232,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         return begin
 
     def reportLatestOffset(self) -> _Document | None:
-        """Where the partitions ended when it was last looked, for the query's progress."""
+        """The ends of the partitions at the last lookup, for the query's progress."""
         return self._latest.to_json() if self._latest.at else None
 
     # -- reading ------------------------------------------------------------------------------------
@@ -277,13 +277,13 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         return self._tiers.look(consumer_of(self._options), offsets.ids, fail=self._reading.fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one share."""
+        """The records of one partition."""
         return self._filing.rows(read_part(self._reading, partition))
 
     def commit(self, end: _Document) -> None:
-        """Everything up to `end` is processed: tell the consumer group `kafka.group.id`, if one was named.
+        """Everything up to `end` is processed: commit it to the consumer group `kafka.group.id`, if it is set.
 
-        Only Kafka's tools look at that, so a failure is logged and does not stop the query.
+        Only Kafka's tools read it, so a failure is logged and does not stop the query.
         """
         commit_to_group(self._options, SourceOffsets.from_json(end).at)
 
@@ -305,12 +305,12 @@ def _now_ms() -> int:
 
 
 def _created_again(before: SourceOffsets, after: SourceOffsets) -> set[str]:
-    """The streams that are other ones of the same name."""
+    """The streams that were deleted and created again with the same name."""
     return {name for name, id_ in after.ids.items() if before.ids.get(name) and id_ and before.ids[name] != id_}
 
 
 def _same(before: SourceOffsets, after: SourceOffsets) -> set[TopicPartition]:
-    """The partitions that are read on: those of streams that were not created again."""
+    """The partitions that continue: those of streams that were not created again."""
     return {
         at for at in after.at
         if at in before.at and not (before.ids[at.topic] and before.ids[at.topic] != after.ids[at.topic])
@@ -318,7 +318,7 @@ def _same(before: SourceOffsets, after: SourceOffsets) -> set[TopicPartition]:
 
 
 def _floors(before: SourceOffsets, after: SourceOffsets, begin: Mapping[TopicPartition, int]) -> Floors:
-    """Those of partitions that are read on; of a new one only whole transactions are shown."""
+    """The floors of continuing partitions; new ones show only whole transactions."""
     same = _same(before, after)
     named, whole = ({at: floor for at, floor in one.items() if at in same} for one in before.floors)
     return Floors(named, {at: begin[at] for at in after.at if at not in same} | whole)
@@ -327,18 +327,18 @@ def _floors(before: SourceOffsets, after: SourceOffsets, begin: Mapping[TopicPar
 def _floors_behind(
     places: TieredOffsets, floors: Floors, cold: _Places, upto: _Places, marked: Mapping[TopicPartition, MarkedUpTo]
 ) -> Floors:
-    """Those that matter behind a micro-batch, some of it from tables."""
+    """The floors that matter after a micro-batch with parts from tables."""
     tables = {at: floor for at, floor in places.floors(cold).items() if upto[at] >= floor}
     behind = behind_tables(floors, tables, {})
     left = floors_left(behind, upto, marked)
-    # Of markers that the log has no more nothing is known.
+    # Markers that the log no longer has are unknown.
     gone = {at for at, offset in places.in_log(_of(upto, cold)).items() if offset > upto[at]}
     named, whole = ({at: floor for at, floor in one.items() if at in gone} for one in behind)
     return Floors({**left.named, **named}, {**left.whole, **whole})
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Says at the first opportunity why there is no reader."""
+    """Raises the error at the first opportunity."""
 
     def __init__(self, error: DuramenError) -> None:
         self._error = error

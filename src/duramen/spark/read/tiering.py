@@ -17,7 +17,7 @@ Range = tuple[int, int]
 
 
 class TieredSpan(NamedTuple):
-    """A span by tiers; a range that is empty begins at its end. `lost` are the ranges that are in none."""
+    """A span by tiers; an empty range starts at its end. `lost` are the ranges that no tier has."""
 
     cold: Range
     hot: Range
@@ -25,14 +25,14 @@ class TieredSpan(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where a partition's tiers begin and end; `cold` is None where the table has nothing of it yet."""
+    """The bounds of a partition's tiers; `cold` is None if the table has nothing of it yet."""
 
     tier: Tier
     hot: Range
     cold: Range | None
 
     def log_first(self) -> "Extent":
-        """The same with as little of the table as can be: what the log has no more."""
+        """The extent with as little of the table as possible: only what the log no longer has."""
         if self.tier != "all" or self.cold is None:
             return self
         first, end = self.cold
@@ -40,7 +40,7 @@ class Extent(NamedTuple):
 
     @property
     def earliest(self) -> int:
-        """The first offset that this tier has."""
+        """The first offset of this tier."""
         if self.cold is None:
             return self.hot[0]
         return {"hot": self.hot[0], "cold": self.cold[0], "all": min(self.cold[0], self.hot[0])}[self.tier]
@@ -53,7 +53,7 @@ class Extent(NamedTuple):
         return self.hot[1]
 
     def cut(self, first: int, end: int, *, prefer_hot: bool = False) -> TieredSpan:
-        """Where `[first, end)` is read. With `prefer_hot` nothing is cold where the log has all of it."""
+        """The tiers of `[first, end)`. With `prefer_hot` nothing is cold if the log has all of it."""
         if self.tier == "hot" or (self.tier == "all" and (self.cold is None or (prefer_hot and first >= self.hot[0]))):
             return TieredSpan((first, first), (first, end), ())
         known = self.cold or (end, end)

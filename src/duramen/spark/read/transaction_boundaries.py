@@ -23,10 +23,10 @@ Places = Mapping[TopicPartition, int]
 def cut(
     begin: Places, end: Places, marked: Mapping[TopicPartition, MarkedUpTo], most: int | None = None
 ) -> dict[TopicPartition, int]:
-    """The farthest sound cut from `begin` to `end`; where `most` is given, of about so many offsets.
+    """The farthest sound cut from `begin` to `end`; with `most`, of about that many offsets.
 
-    It has more of them where there is no other way on, for a transaction is not taken apart, and is `begin` where
-    nothing can be read yet. `begin` is taken as it is: markers before it do not count. An `end` before it stays.
+    It has more of them if there is no other way to advance, because transactions are not split, and equals `begin` if
+    nothing can be read yet. `begin` is used unchanged: markers before it do not count. An `end` before it stays.
     """
     seen = {at: min(offset, max(begin[at], marked[at].high_watermark)) for at, offset in end.items()}
     bonds = Bonds(begin, marked)

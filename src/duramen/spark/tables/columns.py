@@ -33,13 +33,13 @@ TIMESTAMP: Final = "_timestamp"
 TIMESTAMP_KIND: Final = "_timestamp_type"
 HEADERS: Final = "_headers"
 COMMIT: Final = "_commit_offset"
-"""The offset of the commit marker of a record's transaction, at which it counts; null outside of transactions."""
+"""The offset of the commit marker of a record's transaction, at which it counts; null outside transactions."""
 SEQUENCE: Final = "_commit_sequence"
-"""The same in all partitions of a transaction, -1 where the marker does not say it; null outside of transactions."""
+"""The same in all partitions of a transaction, -1 if the marker has none; null outside transactions."""
 PRODUCER: Final = "_producer_id"
-"""Whose transaction it is; null outside of transactions."""
+"""The producer id of its transaction; null outside transactions."""
 ERROR: Final = "_error"
-"""Why a record's value could not be decoded; only in tables that decode."""
+"""The reason why a record's value could not be decoded; only in tables that decode."""
 DATE: Final = "_date"
 """The day of the timestamp in UTC; only in tables that are partitioned by it."""
 
@@ -52,12 +52,12 @@ RAW_FIELDS: Final = (
     pa.field(TIMESTAMP_KIND, pa.int32()),
     pa.field(HEADERS, HEADERS_TYPE),
 )
-"""What every table has of a record, in this order, whatever else was decoded of it."""
+"""The record columns of every table, in this order, independent of decoding."""
 
 RAW_NAMES: Final = tuple(field.name for field in RAW_FIELDS)
 
 COMMIT_FIELDS: Final = tuple(pa.field(name, pa.int64()) for name in (COMMIT, SEQUENCE, PRODUCER))
-"""What every table has of a record's transaction; those made by earlier versions get them with their next rows."""
+"""The transaction columns of every table; tables of earlier versions get them with their next rows."""
 
 ROW_FIELDS: Final = (*RAW_FIELDS, *COMMIT_FIELDS)
 """Both, in this order."""
@@ -69,4 +69,4 @@ DEAD_LETTER_SCHEMA: Final = pa.schema(
         *RAW_FIELDS,
     ]
 )
-"""A dead letter is the record as it is, with the reason and the stream."""
+"""A dead letter is the unchanged record, with the reason and the stream."""

@@ -19,7 +19,7 @@ __all__ = ["compacted", "runs"]
 
 
 class Compacting(Protocol):
-    """What compaction needs of a table."""
+    """The part of a table that compaction needs."""
 
     def schema(self) -> pa.Schema: ...
     def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]: ...
@@ -27,7 +27,7 @@ class Compacting(Protocol):
 
 
 def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
-    """Files to put together, each list into one: neighbours by offset that are small, two at least. Pure."""
+    """Lists of files to join, each into one: small neighbours by offset, at least two. Pure."""
     groups: dict[tuple[object, ...], list[DataFile]] = {}
     for file in files:
         groups.setdefault((file.partition, file.values), []).append(file)
@@ -45,7 +45,7 @@ def runs(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile
 
 
 def compacted(table: Compacting, place: TableLocation, layout: FileLayout, target_bytes: int) -> Cleaned:
-    """Put small files of a table together, one commit for each; where another writer wins, leave them for later."""
+    """Join small files of a table, one commit for each list; if another writer wins, they are left for later."""
     files = table.scan()
     schema = table.schema()
     read = written = 0
@@ -76,7 +76,7 @@ def _joined(
                 for batch in opened.iter_batches():
                     yield aligned(batch, wanted, {})
 
-    # Rows of one combination of values: the files need not be split, only be called what they were.
+    # Rows of one combination of values: the files need no split, only the same values.
     plain = FileLayout(target_bytes=2 * target)
     made = write_rows(place, plain, run[0].partition, batches())
     newest = max(file.modified_ms for file in run)

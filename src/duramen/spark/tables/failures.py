@@ -22,11 +22,11 @@ __all__ = ["failure", "one_line"]
 
 _MOST_LETTERS: Final = 300
 _MARKS: Final = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
-"""Colours and arrows for terminals."""
+"""Terminal colours and arrows."""
 
 _S3_CODE: Final = re.compile(r"<Code>(.*?)</Code>")
 _RUST_CODE: Final = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
-"""What libraries of Rust's raise has the number in its text alone."""
+"""Errors of Rust libraries have the number only in their text."""
 
 _RUST_ERROR: Final = re.compile(r' Error: Os \{ code: \d+, kind: \w+, message: "([^"]*)" \}')
 _BACKTRACE: Final = re.compile(r"\s0: \S.*", re.DOTALL)
@@ -73,7 +73,7 @@ _KINDS: Final[dict[str, type[DuramenError]]] = {
 """By the qualified name of the error's class or of a base class."""
 
 _SAID_IN_WORDS: Final = re.compile(r"builtins\.Exception|_internal\..*|pyiceberg\.exceptions\.ValidationError")
-"""Classes that libraries raise for errors of many kinds; deltalake's name the module `_internal`."""
+"""Classes that libraries raise for errors of many kinds; deltalake's are in the module `_internal`."""
 
 _WORDS: Final = tuple(
     (re.compile(words, re.IGNORECASE), kind)
@@ -83,11 +83,11 @@ _WORDS: Final = tuple(
         (r"json error|invalid json|parquet error|\bEOF\b|corrupt|truncated|validation error for", TableDamaged),
     )
 )
-"""What their messages say."""
+"""By their messages."""
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of a library says, as one short line."""
+    """The message of a library's error, as one short line."""
     text = (
         " ".join(_SQL_NOISE.sub(" ", _MARKS.sub(" ", _BACKTRACE.sub("", str(error)))).split()) or type(error).__name__
     )
@@ -103,7 +103,7 @@ def one_line(error: BaseException) -> str:
 
 
 def failure(location: str, error: BaseException, *, reading: bool = False) -> DuramenError:
-    """Our error for an error of a library, with the location in front of its message.
+    """Our error for an error of a library, with the location before its message.
 
     With `reading` the calls only read files of the table, so a file that they cannot decode is damaged.
     """

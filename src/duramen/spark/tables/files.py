@@ -27,7 +27,7 @@ Values = tuple[tuple[str, str | None], ...]
 
 
 class FileLayout:
-    """How rows become files: sizes, the columns that a table is partitioned by, and whether files have these too."""
+    """The form of data files: sizes, the table's partition columns, and whether files have these too."""
 
     def __init__(
         self, partition_by: Sequence[str] = (), *, keep_columns: bool = False, target_bytes: int = 128 << 20
@@ -38,10 +38,10 @@ class FileLayout:
 
 
 class DataFileWriter:
-    """Writes rows of `partition`, batch by batch; the files survive a loss of power, and nothing refers to them yet.
+    """Writes rows of `partition`, batch by batch; the files are durable, and nothing refers to them yet.
 
-    One file for each combination of values that the table is partitioned by is open. As a context manager it removes
-    what it began where an error ends it. Its methods raise TableStorageFailed.
+    One file is open for each combination of the table's partition values. As a context manager it removes its files on
+    an error. Its methods raise TableStorageFailed.
     """
 
     def __init__(self, place: TableLocation, layout: FileLayout, partition: int) -> None:
@@ -59,7 +59,7 @@ class DataFileWriter:
             file.abandon()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch; its schema may have more columns than the last one's."""
+        """Write the rows of a batch; its schema may have more columns than the previous one's."""
         with storage_errors(self._place.uri):
             for values, rows in _split(batch, self._layout):
                 self._add(values, rows)
@@ -83,7 +83,7 @@ class DataFileWriter:
         del self._open[values]
 
     def finish(self) -> list[DataFile]:
-        """The files, by their first offsets; nothing may be added then."""
+        """The files, by their first offsets; nothing may be added afterwards."""
         with storage_errors(self._place.uri):
             for values in list(self._open):
                 self._end(values)
@@ -93,7 +93,7 @@ class DataFileWriter:
 def write_rows(
     place: TableLocation, layout: FileLayout, partition: int, batches: Iterable[pa.RecordBatch]
 ) -> list[DataFile]:
-    """All of `batches` by a `DataFileWriter`. Raises TableStorageFailed."""
+    """Write all `batches` with a `DataFileWriter`. Raises TableStorageFailed."""
     with DataFileWriter(place, layout, partition) as writer:
         for batch in batches:
             writer.add(batch)
@@ -101,7 +101,7 @@ def write_rows(
 
 
 def _safe(value: str | None) -> str:
-    # Only for people who look: values are in the table's log.
+    # Only for people: the values are in the table's log.
     return "__null__" if value is None else _UNSAFE.sub("_", value)[:60]
 
 
@@ -130,7 +130,7 @@ def _split(batch: pa.RecordBatch, layout: FileLayout) -> Iterator[tuple[Values, 
 
 
 class _File:
-    """One file, and which offsets it has."""
+    """One file, and its offsets."""
 
     def __init__(self, place: TableLocation, path: str, partition: int, values: Values, schema: pa.Schema) -> None:
         self._partition = partition

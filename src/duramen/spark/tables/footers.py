@@ -14,7 +14,7 @@ from pyarrow import types
 __all__ = ["Bound", "Column", "columns_of", "cut_text", "is_ordered"]
 
 Bound = int | bytes
-"""A least or largest value: of times and days the number since 1970, of decimals that of their smallest unit."""
+"""A lower or upper bound: for times and days the number since 1970, for decimals that of their smallest unit."""
 
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_LETTER: Final = 0x10FFFF
@@ -22,13 +22,13 @@ _ORDERED: Final = (
     types.is_boolean, types.is_integer, types.is_date32, types.is_timestamp, types.is_decimal, types.is_string,
     types.is_binary,
 )  # fmt: skip
-"""Types whose values have one order everywhere: floats have none that all readers agree on, for not-a-number."""
+"""Types with the same order everywhere: readers disagree about floats because of not-a-number."""
 
 
 class Column(NamedTuple):
-    """A column of values, inside of others or not; `values` counts its nulls too.
+    """A column of values, nested or not; `values` counts its nulls too.
 
-    `nulls`, `least` and `largest` are None where the file does not say them, or there is none.
+    `nulls`, `least` and `largest` are None if the file lacks them.
     """
 
     path: tuple[str, ...]
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 def columns_of(footer: pq.FileMetaData) -> Iterator[Column]:
-    """The columns in the order in which the file has them."""
+    """The columns in the order of the file."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     for index, (path, kind) in enumerate(_leaves((), footer.schema.to_arrow_schema())):
         chunks = [group.column(index) for group in groups]
@@ -80,7 +80,7 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def cut_text(value: bytes, letters: int, *, up: bool) -> bytes | None:
-    """A bound of text with so many letters at most, rounded outwards; None where there is none, or it is not UTF-8."""
+    """A bound of text with at most that many letters, rounded outwards; None if there is none, or it is not UTF-8."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -106,5 +106,5 @@ def _bounds(found: Sequence[pq.Statistics | None], kind: pa.DataType) -> tuple[B
 
 
 def _bound(raw: Bound, kind: pa.DataType) -> Bound:
-    # Their order is not that of their bytes.
+    # Their order differs from that of their bytes.
     return int.from_bytes(raw, "big", signed=True) if types.is_decimal(kind) and isinstance(raw, bytes) else raw

@@ -1,7 +1,7 @@
-"""Past ends of a table at which it contained only whole transactions, so that reads may end there. Pure.
+"""Past ends of a table at which it had only whole transactions, so that reads may end there. Pure.
 
-A table's metadata holds a bounded number of them, spread over its history: if there are too many, the one with the
-nearest neighbours is dropped.
+A table's metadata has a bounded number of them, spread over its history: if there are too many, the one with the
+closest neighbours is dropped.
 """
 
 import json
@@ -14,7 +14,7 @@ _MOST_NUMBERS: Final = 2048
 _MOST: Final = 64
 
 Ends = Mapping[int, int]
-"""The offset behind the last that counts, by partition."""
+"""The offset after the last that counts, by partition."""
 
 
 def with_ends(history: Sequence[Ends], ends: Ends) -> list[Ends]:
@@ -29,9 +29,9 @@ def with_ends(history: Sequence[Ends], ends: Ends) -> list[Ends]:
 
 
 def next_ends(history: Sequence[Ends], begin: Ends, most: int | None = None, upto: Ends | None = None) -> Ends | None:
-    """Where a read goes from `begin`: the farthest ends with at most `most` offsets, else the nearest; None if none is.
+    """The end of a read from `begin`: the farthest ends with at most `most` offsets, else the nearest; else None.
 
-    None of them is beyond `upto`, unless all that lie ahead are; partitions without a `begin` do not matter.
+    None of them is beyond `upto`, unless all later ones are; partitions without a `begin` do not matter.
     """
     ahead = [one for one in history if any(one.get(at, 0) > offset for at, offset in begin.items())]
     if upto is not None:
@@ -53,5 +53,5 @@ def to_text(history: Sequence[Ends]) -> str:
 
 
 def from_text(text: str) -> list[Ends]:
-    """What `to_text` made."""
+    """The history in a `to_text` document."""
     return [{int(at): int(end) for at, end in one.items()} for one in json.loads(text)]

@@ -17,22 +17,22 @@ __all__ = ["ParquetFile"]
 _GROUP_BYTES: Final = 32 << 20
 _TELLING_ROWS: Final = 1000
 _UNLIKE: Final = 0.9
-"""The part of the first rows that has to have a value of its own for a dictionary not to be made."""
+"""The fraction of distinct values in the first rows from which on no dictionary is made."""
 _LEVEL: Final = 1
 _SAMPLES: Final = 4
 _SAMPLE_BYTES: Final = 256 << 10
 _TELLING_BYTES: Final = 64 << 10
 _DENSE: Final = 15 / 16
-"""The part of a column's bytes that compression has to leave for it not to be compressed."""
+"""The fraction of a column's bytes that compression must leave for the column to stay uncompressed."""
 _FLOATS: Final = ("FLOAT", "DOUBLE")
 _TOLD_APART: Final = (pa.types.is_binary, pa.types.is_string, pa.types.is_integer, pa.types.is_timestamp)
 
 
 class ParquetFile:
-    """One file; its methods raise what the storage says."""
+    """One file; its methods raise storage errors."""
 
     def __init__(self, place: TableLocation, path: str, schema: pa.Schema, *, plain: Collection[str] = ()) -> None:
-        """`plain` are columns of which a dictionary is not worth its making, beside those that turn out to be so."""
+        """`plain` are columns without dictionaries, besides those found to be so."""
         self._place = place
         self._path = path
         self.schema = schema
@@ -45,12 +45,12 @@ class ParquetFile:
 
     @property
     def size_bytes(self) -> int:
-        """What is written, with a guess at what waits."""
+        """The written bytes, with an estimate of the waiting ones."""
         size_bytes: int = self._stream.tell()
         return size_bytes + self._waiting_bytes // 4
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows of the file's schema."""
+        """Add rows of the file's schema."""
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= _GROUP_BYTES:
@@ -74,7 +74,7 @@ class ParquetFile:
             self._writer.close()
 
     def close(self) -> WrittenFile:
-        """Have all of it survive a loss of power."""
+        """Write and sync all of it."""
         self._flush().close()
         size_bytes = self._stream.tell()
         self._stream.close()
@@ -82,7 +82,7 @@ class ParquetFile:
         return WrittenFile(self._path, size_bytes, delta_statistics(self._footers[0]))
 
     def abandon(self) -> None:
-        """Let go of it, as far as that can be done on a disk that may be full."""
+        """Remove it, as far as that is possible on a disk that may be full."""
         for step in (self._finish, self._stream.close, lambda: self._place.remove(self._path)):
             with suppress(OSError, RuntimeError, pa.ArrowException):
                 step()
@@ -97,7 +97,7 @@ def _writer(
     *,
     ordered: Sequence[str] = (),
 ) -> pq.ParquetWriter:
-    """One with dictionaries for the `shared` columns and statistics of `ordered` ones.
+    """A writer with dictionaries for the `shared` columns and statistics of `ordered` ones.
 
     `dense` ones are not compressed, all others are.
     """
@@ -115,7 +115,7 @@ def _writer(
 
 
 def _unlike(rows: pa.RecordBatch) -> list[str]:
-    """The columns of which nearly every value is another."""
+    """The columns in which almost all values are distinct."""
     if rows.num_rows < _TELLING_ROWS:
         return []
     return [
@@ -136,9 +136,9 @@ def _sampled(waiting: Sequence[pa.RecordBatch], schema: pa.Schema, shared: Seque
 
 
 def _dense(footer: pq.FileMetaData) -> dict[str, bool]:
-    """Of each column whether its values hardly become smaller, as what is compressed or encrypted.
+    """For each column whether its values hardly compress, as with compressed or encrypted data.
 
-    By Parquet's paths. Nothing where that is so of none, or there are no rows.
+    By Parquet's paths. Empty if no column is so, or without rows.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     found = {
@@ -151,10 +151,9 @@ def _dense(footer: pq.FileMetaData) -> dict[str, bool]:
 
 
 def _ordered(footer: pq.FileMetaData) -> list[str]:
-    """The columns that have statistics, by Parquet's paths.
+    """The columns with statistics, by Parquet's paths.
 
-    Readers that take not-a-number for the largest number skip rows by those that Arrow writes of floats, which leave it
-    out.
+    Arrow's statistics of floats ignore not-a-number: readers that treat it as the largest number would skip its rows.
     """
     columns = [footer.schema.column(index) for index in range(footer.num_columns)]
     return [column.path for column in columns if column.physical_type not in _FLOATS]

@@ -29,7 +29,7 @@ def texts_of(values: pa.Array) -> list[str | None]:
 
 
 def usable(values: pa.Array, *, in_delta: bool) -> pa.Array:
-    """The values as far as a table can be partitioned by them, null in the place of days that it cannot be."""
+    """The values that a table can be partitioned by, null in place of unsupported days."""
     if not types.is_date32(values.type):
         return values
     days = values.cast(pa.int32())
@@ -39,7 +39,7 @@ def usable(values: pa.Array, *, in_delta: bool) -> pa.Array:
 
 
 def array_of(text: str | None, kind: pa.DataType) -> pa.Array:
-    """One value of that type out of what `texts_of` gave. Raises ValueError."""
+    """One value of that type from a text of `texts_of`. Raises ValueError."""
     if text is not None and types.is_date32(kind):
         return pa.array([day_of(text)], pa.int32()).cast(kind)
     if text is not None and types.is_timestamp(kind):

@@ -1,6 +1,6 @@
 """The table port, for code that fills and reads tables of any format: Delta and Iceberg implement it.
 
-The one promise: `commit` adds files and advances the end offsets of their partitions in one atomic step, and only from
+The contract: `commit` adds files and advances the end offsets of their partitions in one atomic step, and only from
 their expected values. So each offset is in the table exactly once, despite kills and retries.
 """
 
@@ -13,10 +13,10 @@ __all__ = ["Cleaned", "DataFile", "Declaration", "LakeTable", "Statistics", "Sto
 
 
 class Storage(NamedTuple):
-    """Where a table is: a path or an s3:// URI, and how to get there.
+    """The location of a table: a path or an s3:// URI, and its options.
 
-    `options` are those of `catalogue_tables.STORAGE_OPTIONS`: where those of S3 are not given, both libraries look
-    into the environment (AWS_…); `catalog.…` are properties of an Iceberg catalog.
+    `options` are those of `catalogue_tables.STORAGE_OPTIONS`: without those of S3, both libraries use the environment
+    (AWS_…); `catalog.…` are properties of an Iceberg catalog.
     """
 
     location: str
@@ -24,11 +24,11 @@ class Storage(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """A stream's table, as it was declared.
+    """The declaration of a stream's table.
 
     `partition_by` are names of columns: of decoded ones, or `_date`, or `_stream_partition`. `decode` is none, json or
-    avro. `schema`, where there is one, is an Avro schema in JSON, or a `saved` Arrow schema of what JSON has.
-    `registry` is the URL of a schema registry for Avro. `made`: the table has been there.
+    avro. `schema`, if given, is an Avro schema in JSON, or a `saved` Arrow schema of JSON's columns. `registry` is the
+    URL of a schema registry for Avro. `made`: the table has existed.
     """
 
     format: str
@@ -57,9 +57,9 @@ class TableSpan(NamedTuple):
 class DataFile(NamedTuple):
     """A Parquet file with rows of one partition of the stream, in a table or ready for it.
 
-    `path` is relative to the table's location. The offsets are those of its rows; `last_counted` is the last at which
-    one of them counts. `values` are its values of the table's partition columns, as text.
-    `statistics` is JSON as Delta has it. `schema` is serialised Arrow; empty where the table says it.
+    `path` is relative to the table's location. The offsets are those of its rows; `last_counted` is the last one at
+    which one of them counts. `values` are its values of the table's partition columns, as text. `statistics` is JSON in
+    Delta's notation. `schema` is serialised Arrow; empty if the table has it.
     """
 
     path: str
@@ -76,7 +76,7 @@ class DataFile(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What a table has; `last_commit_ms` is when offsets were last committed, None before."""
+    """The content of a table; `last_commit_ms` is when offsets were last committed, None before."""
 
     files: int
     rows: int
@@ -87,10 +87,10 @@ class Statistics(NamedTuple):
 class TableSnapshot(NamedTuple):
     """A table at one moment, by partition.
 
-    `begins` and `ends` are as the table has them. `rounds` are ends that it had before, oldest first, and the present
-    ones: it was whole at each of them, no transaction in part. What a version wrote that did not know where records
-    count goes by their own offsets: it lies below `floors`, which tables made since then do not have. `newest` is the
-    last commit sequence in a table with one row for each key, of which rows may be gone; -1 where there is none.
+    `begins` and `ends` are the table's bounds. `rounds` are earlier ends, oldest first, and the present ones: at each
+    of them the table had only whole transactions. Rows of a version that did not know where records count use their own
+    offsets: they are below `floors`, which newer tables do not have. `newest` is the last commit sequence in a table
+    with one row per key, in which rows may be gone; -1 without one.
     """
 
     begins: Mapping[int, int]
@@ -102,7 +102,7 @@ class TableSnapshot(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What maintenance did: files that it read, wrote and removed from storage."""
+    """The result of maintenance: files that it read, wrote and removed from storage."""
 
     read: int = 0
     written: int = 0
@@ -110,45 +110,45 @@ class Cleaned(NamedTuple):
 
 
 class LakeTable(Protocol):
-    """A table that is ours. Its methods raise TableStorageFailed where the storage does not do its part."""
+    """A table of ours. Its methods raise TableStorageFailed on storage errors."""
 
     declaration: Declaration
 
     @property
     def keeps_columns(self) -> bool:
-        """Whether data files have the columns that the table is partitioned by."""
+        """Whether data files have the table's partition columns."""
         ...
 
     def ends(self) -> Mapping[int, int]:
-        """The end offset of each partition that has one: what lies below is in the table. Reads the newest state."""
+        """The end offset of each partition that has one: records below it are in the table. Reads the newest state."""
 
     def state(self) -> TableSnapshot:
-        """All of the newest state, its files by partition and offset."""
+        """The newest state, with files by partition and offset."""
         ...
 
     def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
-        """The states at ends that it had before, newest first, as far as they were the newest at `since_ms` or later.
+        """The states at earlier ends, newest first, as far as they were the newest at `since_ms` or later.
 
-        None where the format does not tell.
+        Empty if the format cannot tell.
         """
         ...
 
     def schema(self) -> pa.Schema:
-        """All columns as of the newest state."""
+        """All columns of the newest state."""
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Add the columns that `schema` has and the table has not, and widen those that it has wider."""
+        """Add the columns that only `schema` has, and widen those that are wider in it."""
 
     def commit(
         self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
         """Add `files`, remove those with the paths `removed`, and move the ends along `spans`: one atomic step.
 
-        All of `spans` together end where no transaction is in the table in part; `newest` is the last commit sequence
-        of those that count there, which a table with one row for each key keeps.
+        At the end of all `spans` the table has only whole transactions; `newest` is the last commit sequence of those
+        that count there, which a table with one row per key stores.
 
-        Raises TableConflict, and changes nothing, where a span does not begin at its partition's end (0 where there is
-        none yet, or any offset: a stream's first record may be at any), or a removed file is gone: another writer won.
+        Raises TableConflict, without a change, if a span does not start at its partition's end (without an end any
+        offset is allowed: a stream's first record may have any), or a removed file is gone: another writer won.
         """
 
     def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
@@ -158,7 +158,7 @@ class LakeTable(Protocol):
         """Counted from the newest state."""
 
     def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
-        """Put small files together, up to about `target_bytes`. Rows and ends stay. A writer that commits wins."""
+        """Join small files, up to about `target_bytes`. Rows and ends stay. A concurrent commit wins."""
 
     def expire(self, *, older_than_ms: int) -> Cleaned:
         """Forget states of the table from before `older_than_ms` (since 1970); never the newest."""
@@ -166,5 +166,5 @@ class LakeTable(Protocol):
     def vacuum(self, *, older_than_ms: int) -> Cleaned:
         """Remove files from storage that no remembered state has and that are older than `older_than_ms`.
 
-        That may include files of a commit that is being made: choose a time before which no writer can have begun.
+        They may belong to a commit in progress: choose a time before the start of every active writer.
         """

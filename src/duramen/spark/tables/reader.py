@@ -1,4 +1,4 @@
-"""Reads data files back to rows, with the table's present columns, whichever it had when they were written."""
+"""Reads data files as rows with the table's present columns, independent of those at their write."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -55,7 +55,7 @@ def _within(offsets: pa.Array, partition: int, spans: Sequence[TableSpan]) -> pa
 
 
 def aligned(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, str | None]) -> pa.RecordBatch:
-    """The same rows with the columns of `schema`: what is missing is one of a file's partition `values`, or null."""
+    """The same rows with the columns of `schema`: missing ones come from a file's partition `values`, or are null."""
     for name, value in values.items():
         if name in schema.names and name not in batch.schema.names:
             one = array_of(value, schema.field(name).type)

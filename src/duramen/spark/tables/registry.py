@@ -13,21 +13,21 @@ from duramen.spark.tables.storage import TableLocation
 __all__ = ["DEAD_LETTERS", "find_dead_letters", "find_table", "open_dead_letters", "open_table"]
 
 DEAD_LETTERS: Final = "-dead-letters"
-"""What the location of a table's dead letters has behind the table's own."""
+"""The suffix of the location of a table's dead letters."""
 
 
 class _Openable(LakeTable, Protocol):
-    """A table that may not be there yet."""
+    """A table that may not exist yet."""
 
     def exists(self) -> bool: ...
     def create(self, schema: pa.Schema) -> None: ...
 
 
 def find_table(declaration: Declaration) -> LakeTable | None:
-    """The table, if it is there.
+    """The table, if it exists.
 
-    Raises TableForeign where something else is, TableUnsupported, TableStorageFailed, and DependencyMissing where the
-    format's library is not installed.
+    Raises TableForeign if the location has something else, TableUnsupported, TableStorageFailed, and DependencyMissing
+    if the format's library is not installed.
     """
     table = _table(declaration)
     if table.exists():
@@ -45,20 +45,20 @@ def _require_new(declaration: Declaration) -> None:
 
 
 def open_table(declaration: Declaration) -> LakeTable:
-    """The table, made now where there is nothing yet.
+    """The table, created if missing.
 
-    Raises as `find_table`, and OptionInvalid for a schema that cannot be.
+    Raises like `find_table`, and OptionInvalid for an invalid schema.
     """
     return _opened(declaration, first_schema(declaration))
 
 
 def open_dead_letters(declaration: Declaration) -> LakeTable:
-    """The table of what could not be decoded, beside the table itself. Raises as `find_table`."""
+    """The table of dead letters, next to the table itself. Raises like `find_table`."""
     return _opened(_of_dead_letters(declaration), DEAD_LETTER_SCHEMA)
 
 
 def find_dead_letters(declaration: Declaration) -> LakeTable | None:
-    """The same, if it is there. Raises as `find_table`."""
+    """The table of dead letters, if it exists. Raises like `find_table`."""
     return find_table(_of_dead_letters(declaration))
 
 

@@ -39,7 +39,7 @@ _NO_KEY: Final = "no key: the table has one row for each key"
 
 
 class Work(NamedTuple):
-    """What tasks of a round need to know; it can be pickled."""
+    """The input of a round's tasks; it can be pickled."""
 
     declaration: Declaration
     schema: bytes
@@ -51,7 +51,7 @@ class Work(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-    """What a task wrote: files for the table and for its dead letters, and files that these take the place of."""
+    """The result of a task: files for the table and for its dead letters, and the files that they replace."""
 
     files: tuple[DataFile, ...]
     dead_files: tuple[DataFile, ...] = ()
@@ -62,7 +62,7 @@ class RoundResult(NamedTuple):
 
 
 def plan_round(table: LakeTable, dead: LakeTable | None = None, *, target_bytes: int = 128 << 20) -> Work:
-    """The state of a table that a round begins with. Raises TableStorageFailed."""
+    """The state of a table at the start of a round. Raises TableStorageFailed."""
     declaration = table.declaration
     return Work(
         declaration,
@@ -78,13 +78,13 @@ def plan_round(table: LakeTable, dead: LakeTable | None = None, *, target_bytes:
 def translate(
     work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch], coming: Coming = Coming.RECORDS
 ) -> RoundResult:
-    """Write the records that count in a span, as the source gives them: `batches` of its columns.
+    """Write the records that count in a span, from the source: `batches` of its columns.
 
-    Of a transaction they have `COMMIT_COLUMNS`: the offset of its marker, its commit sequence and its producer, else
-    nulls. In a table with a row for each key there have to be with them all that counted before and are behind the
-    first of them, unless they are `coming` as what a snapshot shows.
+    Records of a transaction have `COMMIT_COLUMNS`: the offset of its marker, its commit sequence and its producer,
+    others have nulls. In a table with one row per key, `batches` must include all records that counted earlier and are
+    after the first of them, unless `coming` is a snapshot's form.
 
-    Raises TableStorageFailed, ServerUnreachable where a schema registry is needed and cannot be reached, OptionInvalid.
+    Raises TableStorageFailed, ServerUnreachable if a schema registry is needed and unreachable, OptionInvalid.
     """
     declaration = work.declaration
     place = TableLocation(declaration.storage)
@@ -105,7 +105,7 @@ def translate(
 
 
 class _Rows:
-    """Records to rows of the table; those that are bad go to the dead letters besides."""
+    """Converts records to rows of the table; bad ones are also written to the dead letters."""
 
     def __init__(self, work: Work, span: TableSpan) -> None:
         self._declaration = work.declaration
@@ -127,7 +127,7 @@ class _Rows:
         return self._fields if self._decoder is None else self._decoder.fields
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of records. Where it is left early, the dead letters so far are given up."""
+        """The rows of records. If iteration ends early, the dead letters so far are discarded."""
         try:
             for records in batches:
                 if records.num_rows:
@@ -194,7 +194,7 @@ def _raw(records: pa.RecordBatch, partition: int) -> pa.RecordBatch:
 
 
 def decoder_of(declaration: Declaration, fields: Sequence[pa.Field]) -> Decoder | None:
-    """What decodes values into these columns; None where none does. Raises OptionInvalid."""
+    """The decoder of values into these columns; None without decoding. Raises OptionInvalid."""
     if declaration.decode == "none":
         return None
     if declaration.decode == "json":
@@ -218,10 +218,10 @@ def commit_round(
     spans: Sequence[TableSpan],
     newest: int = -1,
 ) -> bool:
-    """Commit what the tasks of a round wrote for `spans`, with the `newest` commit sequence in these.
+    """Commit the results of a round for `spans`, with the `newest` commit sequence in these.
 
-    False where their files disagree on new columns: nothing of it is in the table then but the columns; do the round
-    again. Raises TableConflict where another writer won, TableStorageFailed.
+    False if their files disagree on new columns: then only the columns are in the table; repeat the round. Raises
+    TableConflict if another writer won, TableStorageFailed.
     """
     known = table.schema()
     schema, agreed = merged(known, [loaded(one.schema) for one in written])

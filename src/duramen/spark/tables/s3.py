@@ -24,7 +24,7 @@ ENVIRONMENT: Final = {
     "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
     "s3.session-token": "AWS_SESSION_TOKEN",
 }
-"""The variables that say the same as options."""
+"""The environment variables of the options."""
 
 _ARGUMENTS: Final = {
     REGION: "region",
@@ -38,7 +38,7 @@ _HEADER: Final = re.compile(r"[!-~]*")
 
 
 def s3_files(options: Mapping[str, str]) -> fs.FileSystem:
-    """The files behind these options. Raises OptionInvalid for what cannot be."""
+    """The file system for these options. Raises OptionInvalid for invalid ones."""
     for name in ENVIRONMENT:
         _check(name, *_said(name, options))
     arguments = {_ARGUMENTS[name]: value for name, value in options.items() if name in _ARGUMENTS}
@@ -51,17 +51,17 @@ def s3_files(options: Mapping[str, str]) -> fs.FileSystem:
 
 
 def endpoint_of(options: Mapping[str, str]) -> str:
-    """The URL of who is asked; empty where that follows from the region."""
+    """The URL of the endpoint; empty if the region determines it."""
     return _said(ENDPOINT, options)[1]
 
 
 def region_of(options: Mapping[str, str]) -> str:
-    """The region to name where one has to be named."""
+    """The region, with a default."""
     return _said(REGION, options)[1] or "us-east-1"
 
 
 def _said(name: str, options: Mapping[str, str]) -> tuple[str, str]:
-    """Who says the option, itself or the environment, and what."""
+    """The source of the option, itself or the environment, and its value."""
     if name in options:
         return name, options[name]
     return ENVIRONMENT[name], os.environ.get(ENVIRONMENT[name], "")

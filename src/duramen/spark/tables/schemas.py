@@ -1,4 +1,4 @@
-"""Schemas of tables: the initial one, and changes that files bring. Pure."""
+"""Schemas of tables: the initial one, and changes by new files. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -28,12 +28,12 @@ def saved(schema: pa.Schema) -> bytes:
 
 
 def loaded(schema: bytes) -> pa.Schema:
-    """A schema that was `saved`; no bytes are no columns."""
+    """A schema that was `saved`; no bytes mean no columns."""
     return pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
 
 
 def declared_fields(declaration: Declaration) -> list[pa.Field]:
-    """The columns that JSON is declared to have. Raises OptionInvalid for names that a table cannot have."""
+    """The declared columns of JSON. Raises OptionInvalid for names that a table cannot have."""
     if declaration.decode != "json" or not declaration.schema:
         return []
     found = [pa.field(field.name, widest(field.type)) for field in loaded(declaration.schema)]
@@ -45,9 +45,9 @@ def declared_fields(declaration: Declaration) -> list[pa.Field]:
 
 
 def first_schema(declaration: Declaration) -> pa.Schema:
-    """A table's columns before anything is in it. Raises TableUnsupported for columns that it cannot be partitioned by.
+    """The columns of an empty table. Raises TableUnsupported for columns that it cannot be partitioned by.
 
-    A decoded column that is not declared is text where the table is partitioned by it.
+    An undeclared decoded column is text if the table is partitioned by it.
     """
     fields = list(ROW_FIELDS)
     if declaration.decode != "none":
@@ -70,15 +70,14 @@ def first_schema(declaration: Declaration) -> pa.Schema:
 
 
 def decoded_fields(schema: pa.Schema) -> list[pa.Field]:
-    """The columns that come out of values."""
+    """The columns that come from values."""
     return [field for field in schema if field.name not in OWN_NAMES]
 
 
 def merged(known: pa.Schema, found: Iterable[pa.Schema]) -> tuple[pa.Schema, bool]:
-    """`known` with what was found beside it, and whether all that was found fits in there as it is.
+    """`known` with the new columns of `found`, and whether all that was found fits unchanged.
 
-    Of two types that do not go together the first stays; a new column with whole numbers here and floats there has
-    floats.
+    Of two incompatible types the first stays; a new column with integers here and floats there has floats.
     """
     fields = {field.name: field for field in known}
     agreed = True
@@ -95,7 +94,7 @@ def merged(known: pa.Schema, found: Iterable[pa.Schema]) -> tuple[pa.Schema, boo
 
 
 def widened(known: pa.Schema, wanted: pa.Schema) -> Iterator[tuple[str, pa.DataType, pa.DataType]]:
-    """Each column of `known`, and field inside of one, whose type is another in `wanted`: its path, and both types."""
+    """Each column of `known`, or nested field, whose type differs in `wanted`: its path, and both types."""
     for field in known:
         yield from _widened(field.name, field.type, wanted.field(field.name).type)
 
@@ -114,7 +113,7 @@ def _widened(path: str, known: pa.DataType, wanted: pa.DataType) -> Iterator[tup
 
 
 def optional(schema: pa.Schema) -> pa.Schema:
-    """The columns, all of which may be null, inside of others too."""
+    """The columns, all of them nullable, nested ones too."""
     return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 

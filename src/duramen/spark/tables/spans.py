@@ -1,4 +1,4 @@
-"""Offset ranges of tables: whether they may be committed, and which files have them. Pure."""
+"""Offset ranges of tables: whether they may be committed, and the files with their rows. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ __all__ = ["check_spans", "chosen", "counted", "new_begins"]
 
 
 def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[TableSpan]) -> None:
-    """Raise TableConflict unless each span begins at its partition's end; where there is none yet, anywhere."""
+    """Raise TableConflict unless each span starts at its partition's end; without an end, anywhere."""
     for span in spans:
         end = ends.get(span.partition, span.begin)
         if span.begin != end:
@@ -20,7 +20,7 @@ def check_spans(stream: str, ends: Mapping[int, int], spans: Sequence[TableSpan]
 
 
 def new_begins(ends: Mapping[int, int], spans: Sequence[TableSpan]) -> dict[int, int]:
-    """Where partitions begin that have no end yet."""
+    """The starts of partitions without an end."""
     return {span.partition: span.begin for span in spans if span.partition not in ends}
 
 
@@ -38,7 +38,7 @@ def chosen(files: Iterable[DataFile], spans: Sequence[TableSpan] | None) -> list
 
 
 def counted(files: Sequence[DataFile]) -> Statistics:
-    """What files add up to; the newest says when there was last a commit."""
+    """The totals of files; the newest one has the time of the last commit."""
     return Statistics(
         len(files),
         sum(file.rows for file in files),

@@ -26,13 +26,13 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MS_US: Final = 1000
 _FIRST_DAY: Final = day_of("0001-01-01")
 _LAST_DAY: Final = day_of("9999-12-31")
-"""Beyond them readers disagree how a year is written."""
+"""Beyond these, readers disagree about the notation of years."""
 
 
 def statistics_columns(schema: pa.Schema, partition_by: Collection[str] = ()) -> str:
-    """The columns that have bounds in each file of a new table, for its property `delta.dataSkippingStatsColumns`.
+    """The columns with bounds in each file of a new table, for its property `delta.dataSkippingStatsColumns`.
 
-    `deltalake` reads a bound that is not there as one that nothing meets.
+    `deltalake` treats a missing bound as one that nothing meets.
     """
     found = [field for field in schema if field.name not in partition_by]
     return ",".join(field.name for index, field in enumerate(found) if _has_bounds(index, field.name, field.type))
@@ -44,10 +44,10 @@ def _has_bounds(index: int, name: str, kind: pa.DataType) -> bool:
 
 
 def delta_statistics(footer: pq.FileMetaData) -> str:
-    """Rows, least and largest values and nulls of the first columns, and of those that offsets are looked for in.
+    """Rows, bounds and nulls of the first columns, and of the offset columns.
 
-    Where one of them cannot be said, a file says none but those of offsets. The notation is "Per-file Statistics" of
-    the Delta protocol; times are in ms, rounded outwards.
+    If one of them cannot be expressed, a file has only those of offsets. The notation is "Per-file Statistics" of the
+    Delta protocol; times are in ms, rounded outwards.
     """
     bounds: dict[str, tuple[Any, Any]] = {}
     nulls: dict[str, int] = {}
@@ -70,7 +70,7 @@ def delta_statistics(footer: pq.FileMetaData) -> str:
 
 
 def _as_json(value: Any) -> str:
-    """JSON with decimals as numbers, and no escapes: `deltalake` reads those of letters beyond U+1FFFF wrongly."""
+    """JSON with decimals as numbers, and no escapes: `deltalake` misreads escapes of characters beyond U+1FFFF."""
     if isinstance(value, dict):
         return (
             "{"
@@ -81,7 +81,7 @@ def _as_json(value: Any) -> str:
 
 
 def _said(column: Column) -> tuple[Any, Any] | None:
-    """The least and largest value in JSON; None where one of them cannot be said."""
+    """The bounds in JSON; None if one of them cannot be expressed."""
     if column.least is None or column.largest is None:
         return None
     low, high = _value(column.least, column.type, up=False), _value(column.largest, column.type, up=True)

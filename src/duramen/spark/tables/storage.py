@@ -24,7 +24,7 @@ _BUCKET: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class StoredFile(NamedTuple):
-    """A file that is there; `path` is relative to the place."""
+    """An existing file; `path` is relative to the place."""
 
     path: str
     size_bytes: int
@@ -33,14 +33,14 @@ class StoredFile(NamedTuple):
 
 @contextmanager
 def storage_errors(location: str) -> Iterator[None]:
-    """Around calls of libraries that read or write a table: raises the error of ours that `failure` gives."""
+    """For calls of libraries that read or write a table: raises our error for theirs (`failure`)."""
     with _failures(location, reading=False):
         yield
 
 
 @contextmanager
 def reading_errors(location: str) -> Iterator[None]:
-    """The same around calls that only read files of a table: a file that they cannot decode is damaged."""
+    """The same for calls that only read files of a table: a file that they cannot decode is damaged."""
     with _failures(location, reading=True):
         yield
 
@@ -56,7 +56,7 @@ def _failures(location: str, *, reading: bool) -> Iterator[None]:
 
 
 def check_location(location: str) -> None:
-    """Raise TableUnsupported unless there is a way to this location."""
+    """Raise TableUnsupported unless this location can be accessed."""
     scheme, _, rest = location.rpartition("://")
     scheme = scheme.lower()
     if not location or scheme not in {"", "file", *_S3_SCHEMES}:
@@ -74,7 +74,7 @@ def check_location(location: str) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Have a file's content, or the names in a directory, survive a loss of power."""
+    """Sync a file's content, or the names in a directory."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -86,7 +86,7 @@ class TableLocation:
     """The files below a location, by their relative paths."""
 
     def __init__(self, storage: Storage) -> None:
-        """Raises TableUnsupported, and OptionInvalid for options of the storage that cannot be."""
+        """Raises TableUnsupported, and OptionInvalid for invalid storage options."""
         check_location(storage.location)
         self.options = dict(storage.options)
         scheme, _, rest = storage.location.rpartition("://")
@@ -102,23 +102,23 @@ class TableLocation:
             self._files = s3_files(self.options)
 
     def uri_of(self, path: str) -> str:
-        """Where a file is, for others."""
+        """The URI of a file."""
         return f"{self.uri}/{path}"
 
     def relative(self, uri: str) -> str:
-        """The path of a file of which another says where it is."""
+        """The path of a file from its URI."""
         plain = uri.removeprefix("file://")
         return plain.removeprefix(f"{self.uri}/")
 
     def create(self, path: str) -> pa.NativeFile:
-        """A new file, to be written from its beginning."""
+        """A new file for writing."""
         full = f"{self._base}/{path}"
         if self.is_local:
             os.makedirs(os.path.dirname(full), exist_ok=True)
         return self._files.open_output_stream(full)
 
     def make_parent(self) -> None:
-        """Have the directory in which the location is; nothing on S3."""
+        """Create the parent directory of the location; nothing on S3."""
         if not self.is_local:
             return
         parent = os.path.dirname(self._base)
@@ -128,7 +128,7 @@ class TableLocation:
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", parent) from error
 
     def require_parent(self) -> None:
-        """Raise OSError where no directory can be made at the location: what there is of the way to it says so."""
+        """Raise OSError if no directory can be created at the location, because of its existing parents."""
         if not self.is_local:
             return
         there = next(one for one in (self._base, *map(str, PurePosixPath(self._base).parents)) if os.path.lexists(one))
@@ -138,9 +138,9 @@ class TableLocation:
             raise PermissionError(errno.EACCES, "permission denied", there)
 
     def enclosing_table(self) -> str | None:
-        """Where a table is further up, which takes all files below its place for its own; None where none is."""
+        """The location of a table in a parent directory, which would own all files below; None without one."""
         for parent in PurePosixPath(self._base).parents:
-            with suppress(OSError):  # on S3, what is further up may be none of this user's
+            with suppress(OSError):  # on S3, parents may be inaccessible to this user
                 if self._has_table(str(parent).rstrip("/")):
                     return str(parent) if self.is_local else f"s3://{parent}"
         return None
@@ -154,11 +154,11 @@ class TableLocation:
         return self._files.get_file_info(fs.FileSelector(base, allow_not_found=True, recursive=False))
 
     def open(self, path: str) -> pa.NativeFile:
-        """A file to be read."""
+        """A file for reading."""
         return self._files.open_input_file(f"{self._base}/{path}")
 
     def sync(self, path: str) -> None:
-        """Have a file that was written, and its name, survive a loss of power. S3 does so by itself."""
+        """Sync a written file, and its name. S3 does so by itself."""
         if not self.is_local:
             return
         full = f"{self._base}/{path}"
@@ -166,14 +166,14 @@ class TableLocation:
             sync(name)
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; a missing one is not an error."""
         try:
             self._files.delete_file(f"{self._base}/{path}")
         except FileNotFoundError:
             return
 
     def list(self, below: str = "") -> Iterator[StoredFile]:
-        """All files, or those below a directory; none where there is nothing."""
+        """All files, or those below a directory; none if it does not exist."""
         selector = fs.FileSelector(f"{self._base}/{below}".rstrip("/"), allow_not_found=True, recursive=True)
         for info in self._files.get_file_info(selector):
             if info.type == fs.FileType.File:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["named", "said", "writing"]
 
 _FILE_BYTES: Final = 128 << 20
-"""At so many bytes a file is closed and another begun."""
+"""The size at which a file is closed and another started."""
 
 
 def named() -> str:
@@ -30,16 +30,16 @@ def named() -> str:
 
 
 def said(files: "DataFrame") -> list[WrittenFile]:
-    """Have the tasks run whose rows say which files they wrote. Raises what Spark makes of TableStorageFailed."""
+    """Run the tasks whose rows report the files that they wrote. Raises Spark's wrapper of TableStorageFailed."""
     return [WrittenFile(row.path, row.size_bytes, row.statistics) for row in files.collect()]
 
 
 def writing(
     storage: Storage, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows, as `mapInArrow` has it: they become Parquet of `schema` and are `WrittenFile`.
+    """The function of a task for `mapInArrow`: its rows become Parquet of `schema`, reported as `WrittenFile`.
 
-    `names` are those of the rows' columns where the rows come under others. Columns that the rows lack are null.
+    `names` are the columns' names if the rows have others. Columns that the rows lack are null.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,6 +67,6 @@ def writing(
 
 
 def _closed(place: TableLocation, file: ParquetFile) -> pa.RecordBatch:
-    """The file is on the disk before the driver hears of it."""
+    """The file is durable before the driver learns of it."""
     with storage_errors(place.uri):
         return pa.RecordBatch.from_pylist([file.close()._asdict()], schema=SAID)

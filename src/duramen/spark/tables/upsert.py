@@ -25,9 +25,9 @@ _MOST_ROWS = 1 << 18
 
 
 class Coming(Enum):
-    """What rows for a table are: records as the log has them, or each key once, as a snapshot or changes have it.
+    """The form of the rows: records of the log, or each key once, from a snapshot or from changes.
 
-    A whole snapshot takes the place of all that the table has of the partition.
+    A whole snapshot replaces all rows of the partition in the table.
     """
 
     RECORDS = auto()
@@ -36,31 +36,31 @@ class Coming(Enum):
 
 
 class NewestRows:
-    """Of rows the one of each key that has the largest offset."""
+    """Collects the row with the largest offset for each key."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keys are not null; a batch may have more columns than the last."""
+        """Add rows with keys; a batch may have more columns than the previous one."""
         self._batches.append(batch)
         self._rows += batch.num_rows
         if self._rows >= _MOST_ROWS:
             kept = self.table()
             self._batches = kept.to_batches()
-            # Where most keys are different, it is not worth looking again after each batch.
+            # If most keys are distinct, it is not worth checking again after each batch.
             self._rows = -kept.num_rows
 
     def table(self) -> pa.Table:
-        """The rows so far, one for each key."""
+        """The rows so far, one per key."""
         whole = pa.concat_tables(map(_one, self._batches), promote_options="permissive").combine_chunks()
         if not whole.num_rows:
             return whole
         codes = whole.column(KEY).combine_chunks().dictionary_encode()
         last = np.zeros(len(codes.dictionary), np.int64)
         order = np.argsort(whole.column(OFFSET).combine_chunks().to_numpy(), kind="stable")
-        # Of assignments to one place the last stays.
+        # Of several assignments to one place the last one stays.
         last[codes.indices.to_numpy()[order]] = order
         return whole.take(pa.array(np.sort(last)))
 
@@ -78,11 +78,11 @@ def upsert(
     rows: Iterable[pa.RecordBatch],
     coming: Coming = Coming.RECORDS,
 ) -> tuple[list[DataFile], list[str]]:
-    """Write what the `live` files of a partition become with `rows`, which have keys.
+    """Write the files that result from the `live` files of a partition and `rows`, which have keys.
 
-    Records are those that count in the span, and before it those that are newer than the oldest of these: they are in
-    the files already, unless they are gone again. Returns the new files, and the paths of those that they take the
-    place of. Raises TableStorageFailed.
+    Records are those that count in the span, after those that counted earlier and are newer than the oldest of these:
+    they are in the files already, unless they were removed. Returns the new files, and the paths of the replaced ones.
+    Raises TableStorageFailed.
     """
     mine = [file for file in live if file.partition == span.partition]
     if coming is Coming.RECORDS:
@@ -128,7 +128,7 @@ def _merge_records(
 def _rewrite(
     place: TableLocation, writer: DataFileWriter, files: Sequence[DataFile], schema: pa.Schema, keys: pa.Array
 ) -> list[str]:
-    """Write the files that have some of the keys anew without these; returns which."""
+    """Rewrite the files that have some of the keys without these; returns their paths."""
     removed = [file for file in files if _has(place, file, keys)]
     for file in removed:
         for batch in read_file(place, file, schema):
@@ -137,7 +137,7 @@ def _rewrite(
 
 
 def _counting_from(offset: int, rows: pa.Table) -> pa.Table:
-    """The rows that nothing was known of before that offset."""
+    """The rows that count from that offset on."""
     return rows.filter(pc.greater_equal(counted_at(rows), offset))
 
 

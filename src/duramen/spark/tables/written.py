@@ -8,7 +8,7 @@ __all__ = ["SAID", "SAID_DDL", "WrittenFile"]
 
 
 class WrittenFile(NamedTuple):
-    """A file that is whole; `path` is relative to the table's location, `statistics` is JSON as Delta has it."""
+    """A complete file; `path` is relative to the table's location, `statistics` is JSON in Delta's notation."""
 
     path: str
     size_bytes: int

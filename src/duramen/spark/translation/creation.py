@@ -23,7 +23,7 @@ __all__ = ["JobOptions", "SparkRunner", "make_job", "open_tables"]
 
 
 class JobOptions(NamedTuple):
-    """Which streams, none for all that are tables; how brokers and storage are reached; how it works."""
+    """The streams, none for all that have tables; access to brokers and storage; the job's parameters."""
 
     streams: tuple[str, ...]
     kafka: str
@@ -34,7 +34,7 @@ class JobOptions(NamedTuple):
 
 
 def open_tables(declaration: Declaration) -> tuple[LakeTable, LakeTable]:
-    """The table and that of its dead letters, made where they are not there yet."""
+    """The table and that of its dead letters, created if missing."""
     return open_table(declaration), open_dead_letters(declaration)
 
 
@@ -57,18 +57,18 @@ def make_job(server: HttpNode, session: SparkSession, options: JobOptions, seen:
 
 
 class SparkRunner:
-    """Runs the tasks of one round as one Spark job; several threads may do so beside each other."""
+    """Runs the tasks of one round as one Spark job; several threads may do so concurrently."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
 
     @property
     def slots(self) -> int:
-        """How many tasks run beside each other."""
+        """The number of tasks that run concurrently."""
         return max(1, self._context.defaultParallelism)
 
     def __call__(self, tasks: Sequence[TranslationTask]) -> Sequence[TaskResult]:
-        """What became of each. Raises SparkFailed."""
+        """The result of each task. Raises SparkFailed."""
         self._context.setJobDescription(f"table of {tasks[0].log.stream}")
         try:
             return self._context.parallelize(tasks, len(tasks)).map(run).collect()

@@ -15,14 +15,14 @@ _TIMEOUT_S: Final = 30.0
 
 
 class IncrementEnds(NamedTuple):
-    """The snapshot that a round goes to, and by partition since which one changes can be told."""
+    """The snapshot at the end of a round, and, by partition, since when changes are available."""
 
     at: Mapping[int, int]
     horizons: Mapping[int, int]
 
 
 class Increments:
-    """The snapshots of a stream that rounds go to, each held open until it is released."""
+    """The snapshots of a stream at the ends of rounds, each held open until it is released."""
 
     def __init__(self, log: SourceLog) -> None:
         """Raises SettingInvalid."""
@@ -31,9 +31,9 @@ class Increments:
         self._leases: HeldLeases | None = None
 
     def hold(self, ends: Mapping[int, int], upto: Mapping[int, int] | None) -> IncrementEnds:
-        """The newest snapshot behind `ends`, or that at `upto` where it is there still.
+        """The newest snapshot after `ends`, or the one at `upto` if it still exists.
 
-        Held open until `release` where there is anything new. Raises SnapshotNotReached, StreamNotKeyed …
+        It is held open until `release` if there is anything new. Raises SnapshotNotReached, StreamNotKeyed …
         """
         patience = RetryPatience(_TIMEOUT_S)
         while True:
@@ -52,7 +52,7 @@ class Increments:
             return found
 
     def release(self) -> None:
-        """The round is over."""
+        """The round has ended."""
         leases, self._leases = self._leases, None
         if leases is not None:
             leases.end_others(frozenset())

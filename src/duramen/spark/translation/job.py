@@ -26,11 +26,11 @@ _TICK_S: Final = 0.5
 _ATTEMPTS_ONCE: Final = 3
 
 Seen = Callable[[str, Account], None]
-"""Is told of a stream whose round is over, and what is known of it now."""
+"""Receives each stream whose round has ended, with its present state."""
 
 
 class TableJob:
-    """Keeps tables until it is stopped, or once."""
+    """Keeps tables up to date until it is stopped, or once."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TableJob:
         parallel: int,
         seen: Seen,
     ) -> None:
-        """`find` says which streams are tables; `parallel` rounds run beside each other at most."""
+        """`find` returns the streams with tables; at most `parallel` rounds run concurrently."""
         self._find = find
         self._keeper = keeper
         self._parallel = parallel
@@ -51,17 +51,17 @@ class TableJob:
         self._finished: set[str] = set()
 
     def accounts(self) -> dict[str, Account]:
-        """What is known of each table."""
+        """The state of each table."""
         return {name: keeper.account for name, (_, keeper) in list(self._keepers.items())}
 
     def stop(self) -> None:
-        """End once the rounds that are under way are over."""
+        """End after the rounds in progress."""
         self._stop.set()
 
     def run(self, *, once: bool = False) -> bool:
-        """Keep the tables; `once`: until each is where its stream ended, or has failed three times.
+        """Keep the tables up to date; `once`: until each reaches its stream's end, or has failed three times.
 
-        Returns whether none of them is failing. Raises what `find` raises at first.
+        Returns whether none of them is failing. Raises the first error of `find`.
         """
         self._look(self._find(), once=once)
         looked_s = time.monotonic()
@@ -128,7 +128,7 @@ class TableJob:
             self._seen(name, self._keepers[name][1].account)
 
     def _failed(self, name: str, error: BaseException, now_s: float, *, once: bool) -> None:
-        if not isinstance(error, DuramenError):  # a library's: this stream's trouble all the same, not the job's
+        if not isinstance(error, DuramenError):  # an error of a library: it affects only this stream, not the job
             error = BugFound(f"{type(error).__name__}: {error}")
             self._keepers[name][1].account.fail(error)
         self._turns.failed(name, now_s)

@@ -28,9 +28,9 @@ _FETCH_MS: Final = 0
 
 
 class SourceLog(NamedTuple):
-    """A stream, and how to reach it. `skip_lost`: what is gone while it is read is left out.
+    """A stream, and its access. `skip_lost`: records that are lost during the read are skipped.
 
-    `server`: the HTTP address of a node, of which snapshots are read; empty where the log's own records are.
+    `server`: the HTTP address of a node for snapshots; empty to read the log's own records.
     """
 
     servers: str
@@ -52,10 +52,10 @@ def _options(log: SourceLog) -> Options:
 
 
 def read(log: SourceLog, piece: RoundPiece) -> Iterator[pa.RecordBatch]:
-    """The records of a piece with every column that records have, and for those of transactions `COMMIT_COLUMNS`.
+    """The records of a piece with every record column, and for those of transactions `COMMIT_COLUMNS`.
 
-    Of a keyed stream each key comes once, without these. Runs in tasks. Raises RecordsLost where some are gone,
-    StreamNotFound where the stream is another one now, ServerUnreachable …
+    For a keyed stream each key comes once, without these. Runs in tasks. Raises RecordsLost if some are lost,
+    StreamNotFound if the stream was replaced, ServerUnreachable …
     """
     span, share = piece.span, piece.share
     if piece.increment is not None:
@@ -86,7 +86,7 @@ def read(log: SourceLog, piece: RoundPiece) -> Iterator[pa.RecordBatch]:
 
 
 def _with_markers(batch: pa.RecordBatch, held: Sequence[HeldBatch]) -> pa.RecordBatch:
-    """With what the marker of each record's transaction says; nulls for those of none."""
+    """The batch with the marker columns of each record's transaction; nulls outside transactions."""
     ranges = np.fromiter(chain.from_iterable(sorted(held)), np.int64, len(HeldBatch._fields) * len(held))
     ranges = ranges.reshape(len(held), -1)
     offsets = batch.column("offset").to_numpy()
@@ -104,7 +104,7 @@ def _consumer(cluster: BrokerCluster) -> Consumer:
 def bounds(cluster: BrokerCluster, log: SourceLog) -> dict[int, tuple[int, int]]:
     """The first offset of each partition, and the one after the last.
 
-    Raises StreamNotFound where the stream is not there, or another one has its name; ServerUnreachable.
+    Raises StreamNotFound if the stream does not exist, or another one has its name; ServerUnreachable.
     """
     topic = cluster.topic(log.stream, fresh=True)
     if log.stream_id:
@@ -114,7 +114,7 @@ def bounds(cluster: BrokerCluster, log: SourceLog) -> dict[int, tuple[int, int]]
 
 
 def record_bytes(cluster: BrokerCluster, log: SourceLog, starts: Mapping[int, int]) -> float | None:
-    """What a record takes in memory on average, by the first ones from `starts` on; None where there are none."""
+    """The average memory of a record, from the first ones from `starts` on; None without records."""
     rows = size_bytes = 0
     for batch in _first_ones(cluster, log, starts, RECORD_COLUMNS):
         rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
@@ -122,7 +122,7 @@ def record_bytes(cluster: BrokerCluster, log: SourceLog, starts: Mapping[int, in
 
 
 def newest_wait_ms(cluster: BrokerCluster, log: SourceLog, behind: Sequence[tuple[int, int]], now_ms: int) -> int:
-    """For how long the first records that a table lacks have waited; `behind` has (partition, offset) of them."""
+    """The wait of the oldest record that a table lacks; `behind` has (partition, offset) of the first ones."""
     found = _first_ones(cluster, log, dict(behind), ("offset", "timestamp"))
     first_us: list[int] = [one.column("timestamp").cast(pa.int64())[0].as_py() for one in found]
     return max([0, *(now_ms - one // 1000 for one in first_us)])

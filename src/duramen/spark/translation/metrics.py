@@ -12,7 +12,7 @@ __all__ = ["Account", "render"]
 
 @dataclass(slots=True)
 class Account:
-    """Counts of one table since the job began; `error` is why its last round failed, empty where it did not."""
+    """Counts of one table since the start of the job; `error` is that of its last round, empty after a success."""
 
     records: int = 0
     bad: int = 0
@@ -26,7 +26,7 @@ class Account:
     error: str = ""
 
     def add(self, outcome: RoundOutcome, now_ms: int) -> None:
-        """A round went well."""
+        """A round succeeded."""
         self.error = ""
         if outcome.committed:
             self.commits += 1
@@ -42,7 +42,7 @@ class Account:
         self.error = f"{' '.join(str(error).split())} [{error.id}]"
 
     def values(self) -> Mapping[str, float]:
-        """By the metrics' names."""
+        """The values by metric name."""
         return {
             "duramen_table_lag_seconds": self.lag_ms / 1000,
             "duramen_table_lag_records": self.lag_records,
@@ -58,7 +58,7 @@ class Account:
 
 
 def render(accounts: Mapping[str, Account]) -> str:
-    """Prometheus' text format. Names of streams need no escapes: they have letters, digits, `.`, `_` and `-` only."""
+    """Prometheus' text format. Stream names need no escapes: they have only letters, digits, `.`, `_` and `-`."""
     return "".join(f"{line}\n" for line in _lines({name: one.values() for name, one in sorted(accounts.items())}))
 
 

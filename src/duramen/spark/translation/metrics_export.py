@@ -22,7 +22,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer with all metrics."""
+        """Respond with all metrics."""
         found = self.path.split("?", 1)[0] == _PATH
         content = (self.server.text() if found else f"metrics are at {_PATH}\n").encode()
         self.send_response(200 if found else 404)
@@ -32,14 +32,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_request(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 class Exporter:
-    """Serves what `text` says while it is open."""
+    """Serves the result of `text` while it is open."""
 
     def __init__(self, address: str, text: Callable[[], str]) -> None:
-        """Raises SettingInvalid for an address that is none, or cannot be had."""
+        """Raises SettingInvalid for an invalid or unavailable address."""
         host, colon, port = address.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit() and int(port) < 65536):
             raise SettingInvalid(f"--metrics: {address!r} does not fit; it must be HOST:PORT such as 127.0.0.1:9655")

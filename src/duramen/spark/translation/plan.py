@@ -1,6 +1,6 @@
 """Plans the next round of a stream's table: spans of offsets, in bounded pieces, distributed to tasks. Pure.
 
-A round ends where the table has no transaction in part (`spark/read/transaction_boundaries.py`), and has the records
+At the end of a round the table has only whole transactions (`spark/read/transaction_boundaries.py`), and the records
 that count in it: non-transactional ones, and all records of the transactions whose commit marker is in it.
 """
 
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 PIECE_BYTES: Final = 128 * 1024 * 1024
-"""About so many bytes of records, not compressed, make a piece: what one task writes into one file, or a few."""
+"""The approximate uncompressed bytes of a piece, which one task writes into one or a few files."""
 
 _GUESSED_RECORD_BYTES: Final = 1024
 _SMALLEST_PART: Final = 8
-"""This part of a piece is worth a task of its own."""
+"""The smallest fraction of a piece that is worth its own task."""
 _LEAST_RECORDS: Final = 1000
 _MOST_RECORDS: Final = 16_000_000
 
@@ -41,7 +41,7 @@ Offsets = Mapping[int, int]
 
 
 class Filled(NamedTuple):
-    """Where a table stands, by partition: its ends, where it began, and below which offset it goes by offsets alone."""
+    """The state of a table, by partition: its ends, its starts, and the offsets below which only offsets count."""
 
     ends: Offsets
     begins: Offsets
@@ -49,9 +49,9 @@ class Filled(NamedTuple):
 
 
 class RoundPiece(NamedTuple):
-    """A span to translate, read as the `share` says where a transaction has something there.
+    """A span to translate, read according to `share` if it has transactional records.
 
-    Records are given that count from `since` on: for an upserted table also those that counted before the span. Of a
+    It includes records that count from `since` on: for an upserted table also those that counted before the span. For a
     keyed stream it is an `increment` instead, in which each key comes once.
     """
 
@@ -62,10 +62,10 @@ class RoundPiece(NamedTuple):
 
 
 class RoundPlan(NamedTuple):
-    """A round: how far each partition goes, and the pieces that each task translates, in order.
+    """A round: the end of each partition, and the pieces of each task, in order.
 
-    `behind`: records are left for another round. `lost` are offsets that are gone, and that nothing can bring back.
-    `newest` is the last commit sequence of a transaction that counts in it, -1 where there is none.
+    `behind`: records are left for another round. `lost` are offsets that are irrecoverably gone. `newest` is the last
+    commit sequence of a transaction that counts in it, -1 without one.
     """
 
     spans: Sequence[TableSpan]
@@ -76,12 +76,12 @@ class RoundPlan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """How many offsets it covers."""
+        """The number of its offsets."""
         return sum(span.end - span.begin for span in self.spans)
 
 
 def piece_records(record_bytes: float | None) -> int:
-    """How many records make a piece, where one takes `record_bytes` on average; None where that is not known yet."""
+    """The number of records of a piece, by the average size `record_bytes`; None if that is unknown yet."""
     return max(_LEAST_RECORDS, min(_MOST_RECORDS, int(PIECE_BYTES / max(1.0, record_bytes or _GUESSED_RECORD_BYTES))))
 
 
@@ -97,10 +97,10 @@ def plan(
 ) -> RoundPlan:
     """The next round of a `filled` table and a log with these `bounds` (first offset, end) by partition.
 
-    `marked` is what was then found in the log from where the table ends. Tasks have at most `piece` records, and there
-    are about `slots` of them at most, unless a transaction needs more, or there are more partitions than that in an
-    upserted table, for which partitions must stay `whole`. Raises RecordsLost where the log has no records that the
-    table should have next, unless they are to be skipped, or ends before the table does.
+    `marked` are the transactions found in the log after the table's ends. Tasks have at most `piece` records, and there
+    are at most about `slots` of them, unless a transaction needs more, or there are more partitions than that in an
+    upserted table, for which partitions must stay `whole`. Raises RecordsLost if the log lacks the next records of the
+    table, unless they are to be skipped, or ends before the table.
     """
     begins = {partition: filled.ends.get(partition, first) for partition, (first, _) in sorted(bounds.items())}
     lost = _lost(begins, bounds, skip_lost=skip_lost)
@@ -129,9 +129,9 @@ def plan_increment(
     piece: int,
     slots: int,
 ) -> RoundPlan:
-    """The next round of an upserted table with these `ends`, to a snapshot of its stream: what changed, each key once.
+    """The next round of an upserted table with these `ends`, to a snapshot of its stream: the changes, each key once.
 
-    Where tombstones of what changed may be gone, below the `horizons`, it is the whole snapshot.
+    Below the `horizons`, where tombstones may be gone, it is the whole snapshot.
     """
     pieces = []
     for partition, upto in sorted(snapshot.items()):
@@ -147,7 +147,7 @@ def plan_increment(
 
 
 def newest_sequence(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]) -> int:
-    """The last commit sequence of a transaction that counts in these spans, -1 where there is none."""
+    """The last commit sequence of a transaction that counts in these spans, -1 without one."""
     return max(
         (
             one.sequence
@@ -160,9 +160,9 @@ def newest_sequence(spans: Sequence[TableSpan], marked: Mapping[int, MarkedUpTo]
 
 
 def needed_from(ends: Offsets, marked: Mapping[int, MarkedUpTo]) -> dict[int, int]:
-    """Before which offset of each partition the log need not have anything for a table that is filled to these ends.
+    """The offset of each partition before which a table with these ends needs nothing of the log.
 
-    What is open, or ends behind them, is added when its marker is, from its beginning on.
+    Transactions that are open or end after these are added with their marker, from their start on.
     """
     return {
         partition: min([
@@ -194,7 +194,7 @@ def _lost(begins: Offsets, bounds: Mapping[int, tuple[int, int]], *, skip_lost: 
 
 
 def _sound(begin: Offsets, end: Offsets, marked: Mapping[int, MarkedUpTo], most: int | None = None) -> dict[int, int]:
-    """As `cuts.cut`: the partitions are those of one stream."""
+    """Like `transaction_boundaries.cut`: the partitions are those of one stream."""
     found = cut(_of_stream(begin), _of_stream(end), _of_stream(marked), most)
     return {at.partition: found[at] for at in sorted(found)}
 
@@ -204,7 +204,7 @@ def _of_stream(values: Mapping[int, _T]) -> dict[TopicPartition, _T]:
 
 
 def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, MarkedUpTo], most: int) -> dict[int, int]:
-    """A sound end with about `most` records of each partition, or a few more where a transaction is in the way."""
+    """A sound end with about `most` records of each partition, or a few more if a transaction requires it."""
     wish = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
     near = _sound(starts, wish, marked)
     goes_on = any(near[one] > start for one, start in starts.items())
@@ -212,7 +212,7 @@ def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, MarkedUpTo], 
 
 
 def _share(starts: Offsets, farthest: Offsets, piece: int, slots: int, *, whole: bool) -> int:
-    """How many records of each partition a round takes: `slots` pieces in all."""
+    """The number of records of each partition in a round: `slots` pieces in all."""
     there = sum(end > starts[partition] for partition, end in farthest.items())
     if whole or not there:
         return piece
@@ -220,10 +220,10 @@ def _share(starts: Offsets, farthest: Offsets, piece: int, slots: int, *, whole:
 
 
 class _Shares:
-    """What tasks have to know of the transactions of a round.
+    """The transactions of a round, for its tasks.
 
-    A transaction that began before the table did is left out, for a part of it was gone already; in an upserted table
-    what is left of it counts, for a key's row is the newest that there is.
+    A transaction that started before the table is omitted, because part of it was gone already; in an upserted table
+    its rest counts, because a key's row is the newest one.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ def _pieces(span: TableSpan, most: int) -> list[TableSpan]:
 
 
 def _packed(pieces: Sequence[RoundPiece], most: int, slots: int) -> list[list[RoundPiece]]:
-    """Small pieces together, in their order, so that a task is worth its while and none of the slots is idle."""
+    """Small pieces joined, in order, so that each task is worthwhile and no slot is idle."""
     tasks: list[list[RoundPiece]] = []
     room = 0
     there = sum(piece.span.end - piece.span.begin for piece in pieces)

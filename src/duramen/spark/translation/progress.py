@@ -20,7 +20,7 @@ _LONGEST: Final = 1000  # characters of an error; a group's metadata has 4096 by
 
 
 class Note(msgspec.Struct, frozen=True):
-    """When the job last looked at the table, in ms since 1970, and why it could not go on; empty where it could."""
+    """When the job last looked at the table, in ms since 1970, and its error; empty after a success."""
 
     at_ms: int
     error: str = ""
@@ -32,7 +32,7 @@ def group_of(stream: str) -> str:
 
 
 def leave(cluster: BrokerCluster, stream: str, ends: Mapping[int, int], note: Note) -> None:
-    """Tell that the table has everything before `ends`. Raises ServerUnreachable or what the broker says."""
+    """Report that the table has everything before `ends`. Raises ServerUnreachable or the broker's error."""
     short = Note(note.at_ms, note.error[:_LONGEST])
     GroupCoordinatorClient(cluster, group_of(stream)).commit(
         {TopicPartition(stream, partition): end for partition, end in ends.items()},
@@ -41,7 +41,7 @@ def leave(cluster: BrokerCluster, stream: str, ends: Mapping[int, int], note: No
 
 
 def look(cluster: BrokerCluster, stream: str, partitions: Mapping[int, object]) -> Note | None:
-    """The newest note; None where there is none, or nobody can be asked."""
+    """The newest note; None if there is none, or no broker responds."""
     try:
         found = GroupCoordinatorClient(cluster, group_of(stream)).metadata(
             TopicPartition(stream, one) for one in partitions

@@ -1,7 +1,7 @@
 """One round of one stream: planned, converted by tasks, and committed with its offsets in one step.
 
 The table's own metadata is the only truth. A round that ends before its commit leaves files that no table names; one
-that ends after it is done. So the next round needs no knowledge of it.
+that ends after it is complete. So the next round needs no knowledge of it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +21,15 @@ from duramen.spark.translation.task import TaskResult, TranslationTask
 __all__ = ["Round", "RoundOutcome", "Runner"]
 
 Runner = Callable[[Sequence[TranslationTask]], Sequence[TaskResult]]
-"""Runs tasks, beside each other if it can: on Spark, or in a test here."""
+"""Runs tasks, concurrently if possible: on Spark, or locally in a test."""
 
 _ATTEMPTS: Final = 5
 
 
 class RoundOutcome(NamedTuple):
-    """What a round has done, and whether there is more already; `committed` is False where nothing was new.
+    """The result of a round, and whether there is more already; `committed` is False if nothing was new.
 
-    `lost` counts offsets that were gone from the log.
+    `lost` counts offsets that the log no longer had.
     """
 
     committed: bool
@@ -51,9 +51,9 @@ class Round:
         runner: Runner,
         slots: int,
     ) -> None:
-        """`open_tables` gives the table and that of its dead letters; `slots` tasks run beside each other.
+        """`open_tables` returns the table and that of its dead letters; `slots` tasks run concurrently.
 
-        `needed_from` says behind a round before which offsets the log may let everything go.
+        After a round, `needed_from` has the offsets before which the log may delete everything.
         """
         self._declaration = declaration
         self._log = log
@@ -66,9 +66,9 @@ class Round:
         self.needed_from: Mapping[int, int] = {}
 
     def run(self, cluster: BrokerCluster, upto: Mapping[int, int] | None = None) -> RoundOutcome:
-        """Do one; no partition goes beyond `upto`, where that is given.
+        """Run one round; no partition goes beyond `upto`, if given.
 
-        Another writer that was quicker is no error: what it left is done then. Raises what went wrong: RecordsLost,
+        A faster concurrent writer is not an error: the round then does what is left. Raises RecordsLost,
         StreamNotFound, ServerUnreachable, TableForeign, TableStorageFailed …
         """
         table, dead = self._open_tables(self._declaration)
@@ -81,13 +81,13 @@ class Round:
                 continue
             if outcome is not None:
                 return outcome
-        # Each attempt gave the table columns of its own making: a round with fewer of them comes next.
+        # Each attempt added columns to the table: a round with fewer new ones comes next.
         return RoundOutcome(committed=False, behind=True)
 
     def _attempt(
         self, cluster: BrokerCluster, table: LakeTable, dead: LakeTable, upto: Mapping[int, int] | None
     ) -> RoundOutcome | None:
-        """None where it has to be tried again, with the columns that the table has got by now."""
+        """None if it has to be repeated, with the columns that the table has by now."""
         try:
             return self._planned(table, dead, *self._plan(cluster, table, upto))
         finally:
@@ -123,11 +123,11 @@ class Round:
     def _plan(
         self, cluster: BrokerCluster, table: LakeTable, upto: Mapping[int, int] | None
     ) -> tuple[RoundPlan, Mapping[int, int]]:
-        """What is next, and from where on the log is needed once it is done."""
+        """The next plan, and the offsets from which the log is needed after it."""
         state, there = table.state(), bounds(cluster, self._log)
         wished = upto
         if upto is not None:
-            # Partitions that are where they should be stay in: a transaction may be in them, too.
+            # Partitions at their end stay included: a transaction may be in them, too.
             begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
             there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
         starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
@@ -136,7 +136,7 @@ class Round:
         if self._record_bytes is None:
             self._record_bytes = record_bytes(cluster, self._log, starts)
         piece = piece_records(self._record_bytes)
-        # Of the records of a transaction an increment does not say where they count, which the table is to know.
+        # An increment does not tell where the records of a transaction count, which the table must know.
         if held is not None and not any(one.ended or one.open for one in marked.values()):
             next_ = plan_increment(there, state.ends, held.at, held.horizons, piece=piece, slots=self._slots)
         else:
@@ -152,7 +152,7 @@ class Round:
         return next_, needed_from({**starts, **{span.partition: span.end for span in next_.spans}}, marked)
 
     def _marked(self, cluster: BrokerCluster, starts: Mapping[int, int]) -> dict[int, MarkedUpTo]:
-        """What is there of transactions; asked for behind the bounds, as `cuts` wants it."""
+        """The known transactions; requested after the bounds, as `transaction_boundaries` requires."""
         stream = self._log.stream
         begin = {TopicPartition(stream, partition): offset for partition, offset in starts.items()}
         marked = self._marks.look(cluster, begin, {stream: self._log.stream_id})

@@ -14,7 +14,7 @@ _LONGEST_PAUSE_S: Final = 60.0
 
 
 class RoundScheduler:
-    """Whose turn it is. Each stream's rounds come one after another, and those of different streams beside each other.
+    """The order of rounds. Rounds of one stream run one after another, those of different streams concurrently.
 
     After an error a stream waits, twice as long each time: no other stream does.
     """
@@ -26,7 +26,7 @@ class RoundScheduler:
         self._busy: set[str] = set()
 
     def know(self, streams: Mapping[str, int], now_s: float) -> None:
-        """These are the tables there are, with the lag in ms that each may have; new ones are due at once."""
+        """Set the existing tables, with the lag in ms that each may have; new ones are due at once."""
         for name in self._due_s.keys() - streams.keys():
             del self._due_s[name]
             self._failures.pop(name, None)
@@ -35,19 +35,19 @@ class RoundScheduler:
             self._due_s.setdefault(name, now_s)
 
     def take(self, now_s: float, most: int) -> list[str]:
-        """Streams that are due, at most `most` counting those that are at work: they are at work from now on."""
+        """Streams that are due, at most `most` including those at work: they are at work from now on."""
         due = sorted((due_s, name) for name, due_s in self._due_s.items() if due_s <= now_s and name not in self._busy)
         taken = [name for _, name in due[: max(0, most - len(self._busy))]]
         self._busy.update(taken)
         return taken
 
     def done(self, name: str, now_s: float, *, behind: bool) -> None:
-        """Its round is over; `behind` says that there was more than it took."""
+        """Its round has ended; `behind`: there was more than it took."""
         self._end(name, now_s if behind else now_s + max(_LEAST_S, self._lag_s.get(name, 0) / 2))
         self._failures.pop(name, None)
 
     def failed(self, name: str, now_s: float) -> None:
-        """Its round came to nothing."""
+        """Its round failed."""
         count = self._failures[name] = self._failures.get(name, 0) + 1
         self._end(name, now_s + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(count - 1, 10)))
 
@@ -57,7 +57,7 @@ class RoundScheduler:
             self._due_s[name] = due_s
 
     def wait_s(self, now_s: float, most: int) -> float | None:
-        """How long nothing is due; None where that depends on a round that is under way."""
+        """The time until one is due; None if that depends on a round in progress."""
         if len(self._busy) >= most:
             return None
         return min(
@@ -65,7 +65,7 @@ class RoundScheduler:
         )
 
     def failures(self, name: str) -> int:
-        """How many rounds of it have failed in a row."""
+        """The number of its failed rounds in a row."""
         return self._failures.get(name, 0)
 
     @property

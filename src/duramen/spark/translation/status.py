@@ -16,10 +16,10 @@ __all__ = ["TranslationStatus", "status_of"]
 
 
 class TranslationStatus(msgspec.Struct):
-    """A stream's table. What is None is not known: `error` says why, or what stops the job.
+    """A stream's table. None means unknown: `error` is the reason, or what stops the job.
 
-    `lag_seconds` is how long the first record that the table lacks has waited, `lag_bytes` about what those records
-    take in the log. `looked_ms` is when a job last looked at it.
+    `lag_seconds` is the wait of the first record that the table lacks, `lag_bytes` the approximate size of those
+    records in the log. `looked_ms` is when a job last looked at it.
     """
 
     stream: str
@@ -40,7 +40,7 @@ class TranslationStatus(msgspec.Struct):
 def status_of(
     table: DeclaredTable, stream: Mapping[str, Any], cluster: BrokerCluster, now_ms: int
 ) -> TranslationStatus:
-    """Of one table; `stream` is what the node says of it. Never raises what is this table's own trouble."""
+    """The status of one table; `stream` is the node's description. Never raises errors of this table."""
     declaration = table.declaration
     found = TranslationStatus(declaration.stream, declaration.format, declaration.storage.location)
     try:
@@ -79,6 +79,6 @@ def _ask(
 
 
 def _bytes(part: Mapping[str, Any], records: int) -> int:
-    """What so many of a partition's records take, were all the same."""
+    """The bytes of that many records of a partition, at the average size."""
     there = max(1, int(part["high_watermark"]) - int(part["start_offset"]))
     return int(part["bytes"]) * min(records, there) // there

@@ -13,7 +13,7 @@ __all__ = ["declared_streams", "described"]
 
 
 def described(server: HttpNode, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """What the leaders of these streams say, or of all. Raises StreamNotFound, ServerUnreachable."""
+    """The leaders' descriptions of these streams, or of all. Raises StreamNotFound, ServerUnreachable."""
     if not names:
         yield from led(server, lambda node: list(node.listed("/v1/streams", "streams")))
     for name in names:
@@ -27,9 +27,9 @@ def _one(name: str, server: HttpNode) -> list[Stream]:
 def declared_streams(
     server: HttpNode, names: Sequence[str], storage: Mapping[str, str]
 ) -> dict[str, tuple[DeclaredTable, Mapping[str, Any]]]:
-    """Those of these streams, or of all, that are tables, with what their leaders say of them.
+    """Those of these streams, or of all, that have tables, with their leaders' descriptions.
 
-    Raises StreamNotFound, StreamNoTable for one that was named, ServerUnreachable, ConfigInvalid.
+    Raises StreamNotFound, StreamNoTable for a named one, ServerUnreachable, ConfigInvalid.
     """
     found = {}
     for stream in described(server, names):

@@ -23,10 +23,10 @@ _CLEAN_S: Final = 3600.0
 
 
 class TableWriter:
-    """Keeps one table."""
+    """Keeps one table up to date."""
 
     def __init__(self, log: SourceLog, round_: Round, open_table: Callable[[], LakeTable], *, keep_ms: int) -> None:
-        """`keep_ms`: for how long what no reader of the table's newest state needs stays."""
+        """`keep_ms`: how long data that no reader of the table's newest state needs is kept."""
         self.account = Account()
         self._log = log
         self._round = round_
@@ -40,16 +40,16 @@ class TableWriter:
         self._needed: Mapping[int, int] = {}
 
     def close(self) -> None:
-        """Give its connections back."""
+        """Close its connections."""
         if self._cluster is not None:
             self._cluster.close()
 
     def stop_at_the_end(self) -> None:
-        """Go no further than where the stream ends when it is first looked at."""
+        """Stop at the stream's end as of the first round."""
         self._upto = {}
 
     def attend(self) -> RoundOutcome:
-        """One round, and what comes after it. Raises DuramenError; the table then stands where it stood."""
+        """Run one round, and its follow-up work. Raises DuramenError; the table is unchanged then."""
         try:
             cluster = self._connected()
             if self._upto is not None and not self._upto:
@@ -74,7 +74,7 @@ class TableWriter:
         return self._cluster
 
     def _tell(self) -> None:
-        """Lag and trouble, to whoever looks; what fails here stops nothing."""
+        """Publish lag and errors; a failure stops nothing."""
         now_s = time.monotonic()
         if now_s - self._told_s < _TELL_S:
             return
@@ -93,7 +93,10 @@ class TableWriter:
             return
 
     def _tell_needed(self, *, at_the_end: bool) -> None:
-        """To the stream's config, from where on retention waits for the table. What is not told is held for longer."""
+        """Update the stream's config with the offsets that retention must keep.
+
+        Without an update they are kept for longer.
+        """
         now_s, needed = time.monotonic(), self._round.needed_from
         if needed == self._needed or (now_s - self._needed_s < _TELL_NEEDED_S and not at_the_end):
             return
@@ -106,7 +109,7 @@ class TableWriter:
         self._needed = needed
 
     def _upkeep(self) -> None:
-        """Small files together now and then; later, what nobody needs any more away. Trouble is the next one's."""
+        """Join small files now and then; later, remove unneeded data. Errors are left to the next round."""
         now_s = time.monotonic()
         if now_s - self._compacted_s < _COMPACT_S:
             return

@@ -22,7 +22,7 @@ __all__ = ["TaskResult", "TranslationTask", "run"]
 
 
 class TranslationTask(NamedTuple):
-    """Pieces of a stream to translate, one after another."""
+    """Pieces of a stream to translate, in order."""
 
     log: SourceLog
     work: Work
@@ -30,7 +30,7 @@ class TranslationTask(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """What became of a task: its files, and the bytes of records that it read; or the error's class and message."""
+    """The result of a task: its files, and the bytes of the records read; or the error's class and message."""
 
     written: Sequence[RoundResult] = ()
     records: int = 0
@@ -38,7 +38,7 @@ class TaskResult(NamedTuple):
     error: tuple[str, str] | None = None
 
     def check(self) -> None:
-        """Raise the error that ended the task, where one did."""
+        """Raise the error that ended the task, if any."""
         if self.error is not None:
             kind, message = self.error
             class_ = getattr(errors, kind, DuramenError)
@@ -46,7 +46,7 @@ class TaskResult(NamedTuple):
 
 
 class _Counted:
-    """Batches that go by, counted."""
+    """Counts the batches that pass."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -67,7 +67,7 @@ def _coming(piece: RoundPiece) -> Coming:
 
 
 def run(task: TranslationTask) -> TaskResult:
-    """Do it."""
+    """Run the task."""
     written = []
     records = read_bytes = 0
     try:

@@ -22,11 +22,11 @@ _GIVEN: Final = -1
 _BAD: Final = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-"""What fastavro raises for bytes that are not what the schema says."""
+"""fastavro's errors for bytes that do not match the schema."""
 
 
 class _Known(NamedTuple):
-    """A schema as it can be read, and its columns, those of values as they are read too; or why it cannot."""
+    """A parsed schema with its columns, and the types in which values are read; or the reason why it cannot be used."""
 
     parsed: Any
     is_record: bool
@@ -36,7 +36,7 @@ class _Known(NamedTuple):
 
 
 class AvroDecoder:
-    """Decodes Avro values; columns of schemas that a registry adds come behind the others."""
+    """Decodes Avro values; columns of schemas from a registry are added after the others."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AvroDecoder:
         registry: SchemaRegistry | None = None,
         taken: Iterable[str] = (),
     ) -> None:
-        """Of values without a prefix `schema` is the schema; the others' are looked up, or are `schema` too.
+        """Values without a prefix have `schema`; schemas of the others are looked up, or are `schema` too.
 
         Raises OptionInvalid.
         """
@@ -68,7 +68,7 @@ class AvroDecoder:
         return self._fields
 
     def decode(self, values: pa.Array) -> Decoded:
-        """See `Decoder`. Raises ServerUnreachable where the registry cannot be asked."""
+        """See `Decoder`. Raises ServerUnreachable if the registry does not respond."""
         errors: list[str | None] = [None] * len(values)
         found: dict[int, tuple[list[int], list[Any]]] = {}
         for row, value in enumerate(values.to_pylist()):
@@ -118,7 +118,7 @@ class AvroDecoder:
         return known
 
     def _join(self, known: _Known) -> str:
-        """Have its columns too, or say which of them cannot be."""
+        """Add its columns, or return the reason why that is not possible."""
         there = {field.name: field.type for field in self._fields}
         for field in known.fields:
             kind = there.get(field.name, field.type)
@@ -169,7 +169,10 @@ def _understood(text: str) -> _Known:
 
 
 def _check_sizes(schema: Any, names: dict[str, Any], inside: frozenset[str]) -> bool:
-    """Whether a value of it may have no bytes. Raises ValueError for arrays of such: nine bytes may say 2^60."""
+    """Whether a value of it may have no bytes.
+
+    Raises ValueError for arrays of such: nine bytes may declare 2^60 of them.
+    """
     if isinstance(schema, list):
         for branch in schema:
             _check_sizes(branch, names, inside)

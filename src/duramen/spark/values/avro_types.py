@@ -30,22 +30,22 @@ KEPT: Final[Times] = {
     "timestamp-millis": pa.timestamp("us", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
 }
-"""What days and times are in tables."""
+"""The types of days and times in tables."""
 
 READ: Final[Times] = {**KEPT, "timestamp-millis": pa.timestamp("ms", "UTC")}
-"""The same as Avro writes them, which are numbers: Python's own have no room for all of them."""
+"""Avro's own representation, as numbers: Python's types cannot hold all of them."""
 
 _MOST_DIGITS: Final = 38
 
 
 class NotAColumn(Exception):
-    """A schema that has no type in tables."""
+    """A schema without a type in tables."""
 
 
 def arrow_fields(schema: Any, names: Mapping[str, Any], times: Times = KEPT) -> list[pa.Field]:
-    """The columns of a parsed schema: a record's fields that tables have types for, or `value` for another schema.
+    """The columns of a parsed schema: a record's fields with types in tables, or `value` for another schema.
 
-    `names` are all named schemas, `times` the types of days and times. Raises OptionInvalid where nothing is left.
+    `names` are all named schemas, `times` the types of days and times. Raises OptionInvalid if no column is left.
     """
     kind = names.get(schema) if isinstance(schema, str) else schema
     fields = kind["fields"] if isinstance(kind, dict) and kind.get("type") == "record" else None
@@ -66,7 +66,7 @@ def _fields(fields: Any, names: Mapping[str, Any], times: Times, inside: frozens
 
 
 def without_others(schema: Any, times: Collection[str] = KEPT) -> Any:
-    """A schema with no logical types but decimals and `times`: values of others are as Avro writes them then."""
+    """A schema with no logical types except decimals and `times`: values of others have Avro's own representation."""
     if isinstance(schema, list):
         return [without_others(branch, times) for branch in schema]
     if not isinstance(schema, dict):

@@ -8,31 +8,31 @@ import pyarrow as pa
 __all__ = ["MAGIC", "PREFIX_BYTES", "Decoded", "Decoder", "joined", "placed"]
 
 MAGIC = 0
-"""The first byte of a value that a schema registry's serialiser wrote; the schema's id follows in 4 bytes."""
+"""The first byte of a value from a schema registry's serialiser; the schema's id follows in 4 bytes."""
 
 PREFIX_BYTES = 5
 
 
 class Decoded(NamedTuple):
-    """As many rows as there were values; `errors` is text, null where a value could be decoded or was null."""
+    """As many rows as values; `errors` is text, null if a value was decoded or was null."""
 
     columns: pa.RecordBatch
     errors: pa.Array
 
 
 class Decoder(Protocol):
-    """Decodes one batch after the other; `fields` are the columns so far, and new ones come behind them."""
+    """Decodes one batch after the other; `fields` are the columns so far, and new ones are added after them."""
 
     @property
     def fields(self) -> Sequence[pa.Field]: ...
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Values are binary."""
+        """Decode binary values."""
         ...
 
 
 def placed(columns: pa.RecordBatch, rows: Sequence[int], count: int) -> pa.RecordBatch:
-    """`count` rows, all null but those with the numbers `rows`, which are those of `columns`, in the same order."""
+    """`count` rows, null except for the row numbers `rows`, which get those of `columns`, in the same order."""
     if len(rows) == count and rows == sorted(rows):
         return columns
     where: list[int | None] = [None] * count
@@ -43,7 +43,7 @@ def placed(columns: pa.RecordBatch, rows: Sequence[int], count: int) -> pa.Recor
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Batches of one schema as one."""
+    """Batches of one schema joined."""
     if len(batches) == 1:
         return batches[0]
     if not schema.names:

@@ -10,7 +10,7 @@ from pyarrow import types
 __all__ = ["MOST_COLUMNS", "fitted", "leaves", "usable", "wider", "widest"]
 
 MOST_COLUMNS: Final = 1000
-"""A stream whose records each name fields of their own must not make a table of a million columns."""
+"""A limit for streams whose records each have fields of their own: they must not make a table of a million columns."""
 
 _MOST_LEVELS: Final = 32
 _MOST_DIGITS: Final = 38  # of a decimal in Spark, Delta and Iceberg
@@ -18,7 +18,7 @@ _UNUSABLE: Final = re.compile(r"[\x00-\x1f ,;{}()=`.\ud800-\udfff]")
 
 
 def widest(kind: pa.DataType) -> pa.DataType:
-    """The type that columns have instead, so that no wider value needs another: numbers of 64 bits."""
+    """The widest type of its kind, so that no later value needs a wider one: numbers of 64 bits."""
     if types.is_integer(kind):
         return pa.int64()
     if types.is_floating(kind):
@@ -31,9 +31,9 @@ def widest(kind: pa.DataType) -> pa.DataType:
 
 
 def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> pa.DataType | None:
-    """The type that has room for both; None where there is none. Fields of structures are joined.
+    """A type for the values of both; None if there is none. Fields of structs are merged.
 
-    With `numbers` whole numbers and floats go together, as floats: for columns that are in no table yet.
+    With `numbers` integers and floats merge to floats: for columns that are in no table yet.
     """
     if types.is_null(found) or known.equals(found):
         return known
@@ -52,7 +52,7 @@ def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> p
         inner = wider(known.value_type, found.value_type, numbers=numbers)
         return None if inner is None else pa.list_(pa.field("element", inner))
     if types.is_map(known) and types.is_map(found):
-        key = wider(known.key_type, found.key_type)  # keys stay as they are, but for what may be null in them
+        key = wider(known.key_type, found.key_type)  # keys stay unchanged, except for nullability
         inner = wider(known.item_type, found.item_type, numbers=numbers)
         return None if inner is None or key is None or not key.equals(known.key_type) else pa.map_(key, inner)
     if numbers and {known, found} == {pa.int64(), pa.float64()}:
@@ -61,7 +61,7 @@ def wider(known: pa.DataType, found: pa.DataType, *, numbers: bool = False) -> p
 
 
 def _wider_number(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
-    """The number type that has every value of both exactly."""
+    """The number type that represents every value of both exactly."""
     both = (known, found)
     if all(map(types.is_signed_integer, both)) or all(map(types.is_floating, both)):
         return max(both, key=lambda kind: kind.bit_width)
@@ -75,7 +75,7 @@ def _wider_number(known: pa.DataType, found: pa.DataType) -> pa.DataType | None:
 
 
 def leaves(kind: pa.DataType) -> int:
-    """How many columns of values a type comes to."""
+    """The number of value columns of a type."""
     if types.is_struct(kind):
         return sum(leaves(field.type) for field in kind)
     return leaves(kind.value_type) if types.is_list(kind) else 1
@@ -89,10 +89,10 @@ def usable(
     texts: bool = False,
     level: int = 0,
 ) -> list[pa.Field]:
-    """`known` columns, and behind them those of `found` that can be, as far as they have types.
+    """The `known` columns, and after them the usable ones of `found`, as far as they have types.
 
     A name that Delta or Spark refuse, that is `taken` or differs from another only in case, is left out, and so is a
-    new field where there are `MOST_COLUMNS`: what it holds stays in the value alone. With `texts` new times are text.
+    new field beyond `MOST_COLUMNS`: its content stays only in the value. With `texts` new times are text.
     """
     fields = {field.name: field for field in known}
     names = {field.name.lower(): field.name for field in known} | {name.lower(): "" for name in taken}
@@ -126,12 +126,12 @@ def _usable(kind: pa.DataType, known: pa.DataType | None, level: int, *, texts: 
         return None if inner is None else pa.list_(pa.field("element", inner))
     if known is not None:
         return known
-    # Text that looks like a time in one batch need not in the next.
+    # Text that looks like a time in one batch may not in the next.
     return pa.string() if texts and types.is_timestamp(kind) else kind
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows with the columns of `schema`, null where there are none. Raises ArrowInvalid."""
+    """The same rows with the columns of `schema`, null if absent. Raises ArrowInvalid."""
     arrays = [
         _fitted(batch.column(field.name), field.type)
         if field.name in batch.schema.names

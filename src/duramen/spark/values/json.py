@@ -28,7 +28,7 @@ _LEAST: Final = -(1 << 63)
 _Whole: Final = Annotated[int, msgspec.Meta(ge=_LEAST, le=(1 << 63) - 1)]
 _SAMPLE: Final = 16
 _WINDOW: Final = 256
-"""Rows among which bad ones are looked for, so that many bad ones do not have all rows parsed for each."""
+"""The window in which bad rows are searched, so that many bad ones do not require parsing all rows for each."""
 
 _ROW: Final = re.compile(r" in row (\d+)$")
 _PREFIX: Final = bytes([MAGIC])
@@ -36,10 +36,10 @@ _PREFIX: Final = bytes([MAGIC])
 _Rows = Sequence[int]
 _Piece = tuple[_Rows, pa.RecordBatch]
 _Divided = tuple[list[_Piece], list[int]]
-"""What could be parsed, and the rows that could not."""
+"""The parsed rows, and the numbers of the others."""
 _Adapt = Callable[[Sequence[bytes]], Sequence[pa.Field]]
 _Judged = tuple[_Rows, "pa.RecordBatch | str"]
-"""Some rows as columns; or a bad one, and the reason."""
+"""Some rows as columns; or a bad row, and the reason."""
 
 
 class _Object(msgspec.Struct):
@@ -50,14 +50,14 @@ _check: Final = msgspec.json.Decoder(_Object).decode
 
 
 class JsonDecoder:
-    """Decodes JSON objects. With `grows` fields that are not columns yet become columns behind the others."""
+    """Decodes JSON objects. With `grows`, new fields become columns after the others."""
 
     def __init__(
         self, fields: Sequence[pa.Field] = (), *, grows: bool = True, taken: Iterable[str] = (), zone: str = "UTC"
     ) -> None:
-        """`taken` are names that no new column may have; `zone` is that of times without one.
+        """`taken` are names that no new column may have; `zone` is the time zone of times without one.
 
-        Raises OptionInvalid for a type that JSON cannot become.
+        Raises OptionInvalid for a type that JSON cannot be converted to.
         """
         parsed_fields(fields)
         self._zone = zone
@@ -96,20 +96,20 @@ class JsonDecoder:
         return Decoded(placed(columns, good, len(values)), pa.array(errors, pa.string()))
 
     def learn(self, values: pa.Array) -> None:
-        """Make columns of all fields of `values`, also where all numbers of a field are too large for any column."""
+        """Make columns of all fields of `values`, even if all numbers of a field are too large for any column."""
         self.decode(values)
         odd = [without_large_numbers(text) for text in _checked(values)[0] if self._reader.beyond(text) is not None]
         self._add({}, _pieces(odd, [])[0])
 
     def _grown(self, texts: list[bytes]) -> Sequence[_Judged]:
-        """New fields become columns before it is judged what is bad."""
+        """New fields become columns before bad rows are determined."""
         before = self._fields
         pieces, doubtful = self._inferred(texts)
         found: dict[str, pa.Field] = {}
         self._add(found, pieces)
         types = {field.name: field.type for field in self._parsed}
-        # Where columns are new, what was parsed is not used: Arrow makes broken lists of nulls before a type is known.
-        # And what is bad beside fields that are no columns need not be.
+        # With new columns the parsed rows are discarded: Arrow makes broken lists of nulls before a type is known. And
+        # rows that are bad because of fields without columns may be good.
         if (
             before == self._fields
             and not (doubtful or self._maps)
@@ -129,7 +129,7 @@ class JsonDecoder:
         ]
 
     def _add(self, found: dict[str, pa.Field], pieces: Iterable[_Piece]) -> None:
-        """The fields that pieces show beside those that were `found` before become columns."""
+        """Fields in pieces that are not among those `found` before become columns."""
         for field in (field for _, piece in pieces for field in piece.schema if field.name not in self._maps):
             there = found.get(field.name)
             kind = field.type if there is None else wider(there.type, field.type, numbers=True)
@@ -140,9 +140,9 @@ class JsonDecoder:
             self._set(fields)
 
     def _inferred(self, texts: list[bytes]) -> _Divided:
-        """`texts` in pieces that show which fields there are; and the rows that did not count, or may not have had to.
+        """`texts` in pieces that show their fields; and the rows that were excluded, or perhaps should be.
 
-        From a number that no column has room for no column follows: it would be DOUBLE, for all.
+        A number too large for any column makes no column: it would be DOUBLE for all.
         """
         pieces, refused = _pieces(texts, self._known(), self._adapted)
         doubtful = [*refused, *(rows[row] for rows, piece in pieces for row in large(piece))]
@@ -154,11 +154,11 @@ class JsonDecoder:
         return pieces, list(dict.fromkeys(doubtful))
 
     def _known(self) -> Sequence[pa.Field]:
-        """What is parsed for the columns, but for maps."""
+        """The parsed fields of the columns, without maps."""
         return [field for field in self._parsed if field.name not in self._maps]
 
     def _adapted(self, texts: Sequence[bytes]) -> Sequence[pa.Field]:
-        """The same, after it was adapted to what is in `texts`."""
+        """The same, adapted to the content of `texts`."""
         objects = []
         for text in texts[:_SAMPLE]:
             with suppress(Unfit):
@@ -172,7 +172,7 @@ class JsonDecoder:
         return [*self._finished(pieces, texts), *self._one_by_one(texts, others)]
 
     def _finished(self, pieces: Sequence[_Piece], texts: list[bytes]) -> list[_Judged]:
-        """Pieces that were parsed, with the types of the columns, and with maps, which Arrow does not parse."""
+        """Parsed pieces with the types of the columns, and with maps, which Arrow does not parse."""
         schema = pa.schema(self._known())
         plain = [field for field in self._fields if field.name not in self._maps]
         done: list[_Judged] = []
@@ -201,7 +201,7 @@ class JsonDecoder:
 
 
 def _read_each(reader: RowReader, texts: list[bytes], rows: _Rows) -> tuple[list[int], pa.RecordBatch, list[_Judged]]:
-    """The good ones of `rows`, by their places there, as columns; and the bad ones."""
+    """The good ones of `rows`, by their index there, as columns; and the bad ones."""
     places: list[int] = []
     values: list[dict[str, object]] = []
     bad: list[_Judged] = []
@@ -219,7 +219,7 @@ def _read_each(reader: RowReader, texts: list[bytes], rows: _Rows) -> tuple[list
 
 
 def _checked(values: pa.Array) -> tuple[list[bytes], list[int], list[str | None]]:
-    """What of `values` is one JSON object of UTF-8 each, the numbers of their rows; and the errors of the others."""
+    """The `values` that are one JSON object of UTF-8 each, their row numbers; and the errors of the others."""
     found = values.to_pylist()
     errors: list[str | None] = [None] * len(found)
     texts: list[bytes] = []
@@ -235,7 +235,7 @@ def _checked(values: pa.Array) -> tuple[list[bytes], list[int], list[str | None]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             errors[row] = f"not a JSON object: {error}"
             continue
-        # Outside of strings, where it is only white space; inside it would not have passed.
+        # Outside strings, where it is only white space; inside one it would have been refused.
         texts.append(text.replace(b"\n", b" ") if b"\n" in text else text)
         rows.append(row)
     return texts, rows, errors
@@ -256,17 +256,17 @@ def _chunks(texts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def _together(texts: list[bytes], fields: Sequence[pa.Field], adapt: _Adapt) -> _Divided:
-    """What Arrow's parser takes, all at once where that goes; and the rows that it does not take."""
+    """The rows that Arrow's parser accepts, parsed together if possible; and the others."""
     return _divided(texts, fields, "ignore", adapt, lambda _, rows, __: ([], list(rows)))
 
 
 def _pieces(texts: list[bytes], fields: Sequence[pa.Field], adapt: _Adapt | None = None) -> _Divided:
-    """The same with fields that are no columns yet, and no row left out that goes with those before it."""
+    """The same with fields that are not columns yet, without leaving out rows that fit the earlier ones."""
     return _divided(texts, fields, "infer", adapt, _around)
 
 
 def _around(texts: list[bytes], rows: _Rows, fields: Sequence[pa.Field]) -> _Divided:
-    """What is before, between and after those that Arrow's parser refuses."""
+    """The rows before, between and after those that Arrow's parser refuses."""
     pieces: list[_Piece] = []
     refused: list[int] = []
     while texts:
@@ -290,7 +290,7 @@ def _divided(
     adapt: _Adapt | None,
     divide: Callable[[list[bytes], _Rows, Sequence[pa.Field]], _Divided],
 ) -> _Divided:
-    """All at once where that goes, else without the rows of other types, else `divide` for each window that fails."""
+    """Parse all at once if possible, else without the rows of other types, else `divide` each failing window."""
     if not texts:
         return [], []
     try:
@@ -330,9 +330,9 @@ def _fitting(texts: list[bytes], fields: Sequence[pa.Field]) -> tuple[list[int],
 
 
 def _decoder_of(fields: Sequence[pa.Field]) -> Callable[[bytes], object]:
-    """A function that raises msgspec.MsgspecError for an object with another type in a field than the columns have.
+    """A function that raises msgspec.MsgspecError for an object whose field has another type than its column.
 
-    What it lets through may still be refused by Arrow's parser, which is what counts.
+    Arrow's parser may still refuse an accepted object, and decides.
     """
     return _decoder(pa.schema(list(fields)))
 

@@ -36,7 +36,7 @@ _NONE: Final = np.empty(0, np.int64)
 
 
 def parsed_fields(fields: Sequence[pa.Field]) -> list[pa.Field]:
-    """The types that JSON is parsed to, for columns of these types. Raises OptionInvalid where it cannot be."""
+    """The types to parse JSON to, for columns of these types. Raises OptionInvalid for unsupported ones."""
     return [pa.field(field.name, _parsed_type(field, field.name)) for field in fields]
 
 
@@ -68,7 +68,7 @@ def _parsed_type(field: pa.Field, path: str) -> pa.DataType:
 
 
 def adapted(fields: Sequence[pa.Field], objects: Sequence[Mapping[str, Any]]) -> list[pa.Field]:
-    """`parsed_fields`, but whole numbers where most values of these JSON objects are that, in the place of text."""
+    """`parsed_fields`, but with integers in place of text if most values of these JSON objects are integers."""
     found = []
     for field in fields:
         values = [item for item in (one.get(field.name) for one in objects) if item is not None]
@@ -89,12 +89,12 @@ def _adapted(field: pa.Field, values: Sequence[Any]) -> pa.DataType:
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Whether there is a map in a type, which Arrow's parser does not know."""
+    """Whether a type has a map, which Arrow's parser does not know."""
     return types.is_map(kind) or any(has_map(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def parse(texts: Sequence[bytes], fields: Sequence[pa.Field], unexpected: str) -> pa.RecordBatch:
-    """One row for each text, of columns with `parsed_fields`. Raises ArrowException."""
+    """One row per text, with columns of `parsed_fields`. Raises ArrowException."""
     data = b"\n".join(texts)
     table = pj.read_json(
         pa.BufferReader(data),
@@ -110,7 +110,7 @@ def parse(texts: Sequence[bytes], fields: Sequence[pa.Field], unexpected: str) -
 
 
 def large(batch: pa.RecordBatch) -> list[int]:
-    """Rows with a floating-point number that may have been a whole one of more than 64 bits, or infinite."""
+    """Rows with a float that may have been an integer of more than 64 bits, or infinite."""
     rows = np.arange(batch.num_rows)
     return sorted({row for array in batch.columns for row in _large(array, rows).tolist()})
 
@@ -137,13 +137,13 @@ def _has_double(kind: pa.DataType) -> bool:
 
 
 def _of_elements(array: pa.Array, rows: np.ndarray) -> np.ndarray:
-    """The rows that elements of lists belong to."""
+    """The rows of the elements of lists."""
     owners: np.ndarray = rows[pc.list_parent_indices(array).to_numpy()]
     return owners
 
 
 def converted(batch: pa.RecordBatch, fields: Sequence[pa.Field], zone: str) -> tuple[pa.RecordBatch, list[int]]:
-    """`batch`, which has the parsed types, with those of `fields`; and the rows that have to be read by themselves."""
+    """`batch`, which has the parsed types, converted to those of `fields`; and the rows to be read one by one."""
     rows = np.arange(batch.num_rows)
     found = [_converted(batch.column(field.name), field.type, zone, rows) for field in fields]
     odd = {row for _, some in found for row in some.tolist()}
@@ -178,7 +178,7 @@ def _converted(array: pa.Array, kind: pa.DataType, zone: str, rows: np.ndarray) 
 
 
 def _bytes_from(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """What base64 stands for, null where it is none, and the places of what is none."""
+    """The decoded base64, null if invalid, and the places of invalid ones."""
     values: list[bytes | None] = []
     odd: list[int] = []
     for place, text in enumerate(texts.to_pylist()):

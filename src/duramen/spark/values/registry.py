@@ -24,7 +24,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 class SchemaRegistry:
-    """What is registered under ids; an id's schema never changes, so each is asked for once."""
+    """The registered schemas by id; an id's schema never changes, so each is requested once."""
 
     def __init__(self, url: str) -> None:
         """`url` is http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]. Raises OptionInvalid."""
@@ -36,7 +36,7 @@ class SchemaRegistry:
         self._known: dict[int, str | None] = {}
 
     def schema(self, schema_id: int) -> str | None:
-        """The Avro schema of an id; None where there is none. Raises ServerUnreachable."""
+        """The Avro schema of an id; None if it does not exist. Raises ServerUnreachable."""
         if schema_id not in self._known:
             self._known[schema_id] = self._ask(schema_id)
         return self._known[schema_id]

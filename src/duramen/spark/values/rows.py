@@ -37,7 +37,7 @@ _NOT_NUMBERS: Final = {
     "-INF": -math.inf,
     "-Infinity": -math.inf,
 }
-"""Text that Spark reads as a DOUBLE."""
+"""Texts that Spark reads as a DOUBLE."""
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord(char): "\\" + letter for char, letter in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)
@@ -46,11 +46,11 @@ _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 _ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 
 _Reader = Callable[[Any], Any]
-"""A JSON value, not null, to what `pa.array` takes for a column's type. Raises Unfit."""
+"""Converts a non-null JSON value to one that `pa.array` accepts for a column's type. Raises Unfit."""
 
 
 class Unfit(Exception):
-    """A value that its column cannot have."""
+    """A value that does not fit its column."""
 
     def __init__(self, reason: str, *, has_place: bool = True) -> None:
         super().__init__(reason)
@@ -59,19 +59,19 @@ class Unfit(Exception):
         self._has_place = has_place
 
     def within(self, step: str) -> "Unfit":
-        """The same, one level further out."""
+        """The same error, with its path extended by one level."""
         self._path = step + self._path
         return self
 
     @property
     def reason(self) -> str:
-        """What does not fit, and where."""
+        """The reason, and the path."""
         place = f" - at `${self._path}`" if self._has_place else ""
         return _BAD + self._reason.replace("\0path", self._path.replace(".", "/")) + place
 
 
 class Whole(str):
-    """A number without a fraction and an exponent."""
+    """A number without fraction and exponent."""
 
     __slots__ = ()
 
@@ -83,14 +83,14 @@ class _Float(str):
 
 
 class _Repeated(dict[str, Any]):
-    """An object that has a name more than once."""
+    """An object with a repeated name."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         self.pairs = pairs
 
     def twice(self, names: Iterable[str]) -> str | None:
-        """The first of `names` that is there more than once."""
+        """The first of `names` that is repeated."""
         there = [name for name, _ in self.pairs]
         return next((name for name in names if there.count(name) > 1), None)
 
@@ -106,7 +106,7 @@ _parse: Final = json.JSONDecoder(
 
 
 def read_json(text: bytes) -> dict[str, Any]:
-    """`text` is known to be one JSON object. Raises Unfit where it is nested too deeply."""
+    """`text` must be one JSON object. Raises Unfit if it is nested too deeply."""
     try:
         found: dict[str, Any] = _parse(text.decode().lstrip())[0]
     except RecursionError:
@@ -115,21 +115,21 @@ def read_json(text: bytes) -> dict[str, Any]:
 
 
 class RowReader:
-    """Reads JSON objects into dictionaries that `pa.array` takes for a structure of `fields`."""
+    """Reads JSON objects into dictionaries that `pa.array` accepts for a struct of `fields`."""
 
     def __init__(self, fields: Sequence[pa.Field], zone: str, *, taken: Iterable[str] = ()) -> None:
-        """`zone` is that of times without one; `taken` are names that no column may have."""
+        """`zone` is the time zone of times without one; `taken` are names that no column may have."""
         self.fields = list(fields)
         self._taken = taken
         self._read = _struct(self.fields, zone)
 
     def read(self, text: bytes) -> dict[str, Any]:
-        """`text` is known to be one JSON object. Raises Unfit."""
+        """`text` must be one JSON object. Raises Unfit."""
         found: dict[str, Any] = self._read(read_json(text))
         return found
 
     def beyond(self, text: bytes) -> Unfit | None:
-        """A number that LONG and DOUBLE have no room for, in a field that is no column but could be one."""
+        """The error for a number beyond LONG and DOUBLE, in a field that is no column but could be one."""
         try:
             path = _beyond(read_json(text), self.fields, self._taken)
         except Unfit as unfit:
@@ -137,7 +137,7 @@ class RowReader:
         return None if path is None else Unfit("a number beyond LONG and DOUBLE").within(path)
 
     def others(self, text: bytes) -> bytes | None:
-        """The fields that are no columns, of an object that fits the columns; None where there is nothing of that."""
+        """The fields without columns, of an object that fits the columns; None without such fields."""
         try:
             found = read_json(text)
             self._read(found)
@@ -148,12 +148,12 @@ class RowReader:
 
 
 def _is_long(text: str) -> bool:
-    """Whether a whole number is one of 64 bits."""
+    """Whether an integer has at most 64 bits."""
     return len(text) <= _MOST_DIGITS and _LEAST <= int(text) <= _MOST
 
 
 def without_large_numbers(text: bytes) -> bytes:
-    """The same JSON object with small numbers in place of those that LONG and DOUBLE have no room for."""
+    """The same JSON object with small numbers in place of those beyond LONG and DOUBLE."""
     return json.dumps(_small(read_json(text))).encode()
 
 
@@ -202,7 +202,7 @@ def _beyond(found: dict[str, Any], known: Sequence[pa.Field], taken: Iterable[st
 
 
 def _large(value: Any) -> str | None:
-    """Where in `value` a number is that LONG and DOUBLE have no room for."""
+    """The path in `value` of a number beyond LONG and DOUBLE."""
     if isinstance(value, Whole):
         return None if _is_long(value) else ""
     if isinstance(value, _Float):
@@ -355,7 +355,7 @@ def _string(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """What Spark makes of a value that is no text, in a STRING."""
+    """Spark's text of a value that is not text, in a STRING column."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -378,7 +378,7 @@ def _surrogates(found: re.Match[str]) -> str:
 
 
 def _java_double(text: str) -> str:
-    """A number as `Double.toString` of Java 19 and newer writes it."""
+    """A number in the notation of `Double.toString` of Java 19 and newer."""
     number = float(text)
     if math.isinf(number):
         raise Unfit("a number beyond DOUBLE")
@@ -399,7 +399,7 @@ def _decimal(kind: pa.DataType) -> _Reader:
     def read(value: Any) -> Decimal:
         if not isinstance(value, str):
             raise _mismatch("decimal", value)
-        # Commas group digits, to Spark.
+        # Spark accepts commas between groups of digits.
         text = value.replace(",", "") if _is_text(value) else value
         if _DECIMAL.fullmatch(text) is None:
             raise _unreadable(value, name)
@@ -452,11 +452,11 @@ def _binary(value: Any) -> bytes:
 
 
 def to_bytes(text: str) -> bytes:
-    """What base64 stands for, as Spark's JSON parser reads it. Raises ValueError."""
+    """The decoded base64, as by Spark's JSON parser. Raises ValueError."""
     try:
         return a2b_base64(text, strict_mode=True)
     except (Base64Error, ValueError):
-        # Spark takes space between groups of four, and more groups behind one that ends with `=`.
+        # Spark accepts space between groups of four, and more groups after one that ends with `=`.
         place = 0
         groups = []
         while (found := _QUADS.match(text, place)) is not None:

@@ -32,7 +32,7 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d\d)(?::(\d\d)
 _ONE_DIGIT_HOUR: Final = re.compile(r"([+-])(\d):", re.ASCII)
 _ONE_DIGIT_MINUTE: Final = re.compile(r"([+-]\d\d):(\d)$", re.ASCII)
 _NO_REGION: Final = frozenset({"posix", "right", "posixrules", "localtime", "Factory"})
-"""Files of the time zone database that are no regions to Java."""
+"""Files of the time zone database that are not regions in Java."""
 
 _SHORT: Final = {
     "ACT": "Australia/Darwin",
@@ -70,7 +70,7 @@ _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _GREGORIAN: Final = -141_427
-"""The first day, since 1970, of the Gregorian calendar in use; Spark counts days before it in another calendar."""
+"""The first day, since 1970, of the Gregorian calendar in use; Spark counts earlier days in another calendar."""
 _DAY_S: Final = 86_400
 _SECOND_US: Final = 1_000_000
 _LEAST: Final = -(1 << 63)
@@ -90,23 +90,23 @@ def to_day(text: str) -> int:
     if found is not None:
         sign, year, month, day = found.groups()
         return _day(-int(year) if sign == "-" else int(year), int(month or 1), int(day or 1))
-    # As Spark: what is no date may be the number of days, as Spark 1.5 wrote it.
+    # As in Spark: text that is not a date may be the number of days, as Spark 1.5 wrote it.
     if _DAYS.fullmatch(text) is None or not _GREGORIAN <= int(text) < 1 << 31:
         raise ValueError(text)
     return int(text)
 
 
 def _day(year: int, month: int, day: int) -> int:
-    """The Gregorian calendar repeats itself every 400 years, beyond those of `date` too."""
+    """The Gregorian calendar repeats every 400 years, also beyond the range of `date`."""
     cycles, rest = divmod(year, _CYCLE_YEARS)
     return date(rest + _CYCLE_YEARS, month, day).toordinal() - _EPOCH + (cycles - 1) * _CYCLE_DAYS
 
 
 @lru_cache(maxsize=16)
 def to_instant(zone: str | None) -> Scalar:
-    """What reads a TIMESTAMP: microseconds since 1970; text without a zone is in `zone`.
+    """A function that reads a TIMESTAMP as microseconds since 1970; text without a zone is in `zone`.
 
-    Without `zone` it reads TIMESTAMP_NTZ, where text must have none.
+    Without `zone` it reads TIMESTAMP_NTZ, whose text must have none.
     """
     default = None if zone is None else _zone(zone)
 
@@ -135,7 +135,7 @@ def to_instant(zone: str | None) -> Scalar:
 
 @lru_cache(maxsize=1024)
 def _zone(name: str) -> int | tzinfo:
-    """A time zone; seconds east of UTC where these are all it has. Raises ValueError."""
+    """A time zone; seconds east of UTC if its offset is fixed. Raises ValueError."""
     name = _SHORT.get(name, name)
     if name in {"Z", "UTC", "GMT", "UT"}:
         return 0
@@ -165,7 +165,7 @@ def _offset_s(zone: tzinfo, year: int, month: int, day: int, hour: int, minute: 
 
 
 def days_from(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Days of dates, null where there are none, and the places of those that are none."""
+    """Dates as days, null if invalid, and the places of invalid ones."""
     try:
         return texts.cast(pa.date32()), _NOTHING
     except pa.ArrowInvalid:
@@ -175,7 +175,7 @@ def days_from(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def instants_from(texts: pa.Array, zone: str | None) -> tuple[pa.Array, np.ndarray]:
-    """Instants of timestamps, null where there are none, and the places of those that are none."""
+    """Timestamps as instants, null if invalid, and the places of invalid ones."""
     kind = pa.timestamp("us") if zone is None else pa.timestamp("us", "UTC")
     found = pa.nulls(len(texts), kind)
     if zone is not None:
@@ -192,7 +192,7 @@ def instants_from(texts: pa.Array, zone: str | None) -> tuple[pa.Array, np.ndarr
 
 
 def instants_from_seconds(numbers: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Instants of numbers of seconds since 1970, null where there are none, and the places of those out of range."""
+    """Instants of seconds since 1970, null if out of range, and the places of those."""
     seconds = numbers.fill_null(0).to_numpy()
     most = _MOST // _SECOND_US
     is_odd = (seconds > most) | (seconds < -most)
@@ -209,7 +209,7 @@ def _only(texts: pa.Array, chosen: pa.Array) -> pa.Array:
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """All of them, or none where one is no date."""
+    """All of them, or none if one is not a date."""
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
@@ -228,7 +228,7 @@ def _in_zone(local: pa.Array, zone: str) -> pa.Array:
 def _completed(
     texts: pa.Array, found: pa.Array, scalar: Scalar, kind: pa.DataType, number: pa.DataType
 ) -> tuple[pa.Array, np.ndarray]:
-    """`found`, with each text that has no value yet read by itself."""
+    """`found`, with each text that has no value yet read individually."""
     if found.null_count == texts.null_count:
         return found, _NOTHING
     places = np.flatnonzero(pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False))

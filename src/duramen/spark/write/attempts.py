@@ -43,11 +43,11 @@ _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
 _ONLY_BATCH: Final = 0  # of a `df.write`
-_HEAD_LINES: Final = 2  # the version of the offset log, and what is said of the batch beside its offsets
+_HEAD_LINES: Final = 2  # the version of the offset log, and the batch's metadata besides its offsets
 
 
 class WriteTask(NamedTuple):
-    """An attempt of a task: which partition of which batch it writes, in the run of a query with that id."""
+    """An attempt of a task: its partition, batch and run, and the query's id."""
 
     query: str
     run: str
@@ -57,19 +57,19 @@ class WriteTask(NamedTuple):
 
 
 class WriteResult(WriterCommitMessage):
-    """What became of one task: how many records it wrote, and in what attempt; None where it wrote at least once."""
+    """The result of one task: the number of records written, and its attempt; None for an at-least-once write."""
 
     def __init__(
         self, records: int, attempt: TaskAttempt | None = None, winner: CommittedAttempt | None = None
     ) -> None:
-        """`winner` is who wrote; None where the attempt has written nothing."""
+        """`winner` identifies the writer; None if the attempt has written nothing."""
         self.records = records
         self.attempt = attempt
         self.winner = winner
 
 
 def stream_task() -> WriteTask:
-    """The task of a streaming query that this process runs. Raises UnsupportedFeature."""
+    """The task of a streaming query in this process. Raises UnsupportedFeature."""
     context = TaskContext.get()
     names = [None if context is None else context.getLocalProperty(name) for name in (_QUERY, _RUN, _BATCH)]
     query, run, batch = names
@@ -114,9 +114,9 @@ def write(
     rows: Iterator[pa.RecordBatch],
     write_rows: Callable[[OpenTransaction, Iterator[pa.RecordBatch]], int],
 ) -> WriteResult:
-    """Write a task's rows in a transaction, and leave that open. Raises QueryFenced and what `write_rows` raises.
+    """Write a task's rows in a transaction, and leave it open. Raises QueryFenced and the errors of `write_rows`.
 
-    `write_rows` returns how many records it wrote once all are acknowledged. A task without rows opens nothing.
+    `write_rows` returns the number of written records once all are acknowledged. A task without rows opens nothing.
     """
     batches = Batches(cluster, task.query)
     begun = batches.begin(task.run, task.batch)
@@ -147,7 +147,7 @@ def _behind(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def commit(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | None], digest: bytes) -> None:
-    """Decide for the attempts that these messages are of. Raises QueryFenced, BatchDiffers, AttemptLost."""
+    """Decide for the attempts in these messages. Raises QueryFenced, BatchDiffers, AttemptLost."""
     written = _attempts(messages)
     if written:
         winners = [one.winner for one in written if one.winner is not None]
@@ -156,7 +156,7 @@ def commit(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | None
 
 
 def abandon(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Give a batch up, where its messages say which it is: else the next run aborts it, or time does."""
+    """Abandon a batch, if its messages identify it: else the next run aborts it, or the timeout."""
     written = _attempts(messages)
     if written:
         attempt = _attempt(written)
@@ -164,13 +164,13 @@ def abandon(cluster: BrokerCluster, messages: Sequence[WriterCommitMessage | Non
 
 
 def give_up(cluster: BrokerCluster, query: str) -> None:
-    """Abort all that a `df.write` has open, and refuse what its tasks still ask: Spark may have left some running.
+    """Abort all open attempts of a `df.write`, and fence its tasks: Spark may have left some running.
 
-    Nobody else writes by this query's name, so a newer run of it, which writes nothing, fences them.
+    No other write has this query's name, so a newer run of it, which writes nothing, fences them.
     """
     batches = Batches(cluster, query)
     with contextlib.suppress(QueryFenced):
-        batches.begin(query, _ONLY_BATCH)  # an older run is known by its name, also where no task has begun yet
+        batches.begin(query, _ONLY_BATCH)  # an older run is known by its name, even if none of its tasks has started
         batches.begin(f"{query}-given-up", _ONLY_BATCH)
 
 
@@ -184,7 +184,7 @@ def _attempt(written: Sequence[WriteResult]) -> TaskAttempt:
 
 
 def digest_of(checkpoint: str, batch: int) -> bytes:
-    """A digest of the offsets that a batch has in a checkpoint's offset log; empty where that cannot be read here."""
+    """A digest of a batch's offsets in a checkpoint's offset log; empty if that cannot be read here."""
     where = urlparse(checkpoint)
     if not checkpoint or where.scheme not in ("", "file"):
         return b""

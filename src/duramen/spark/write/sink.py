@@ -1,8 +1,8 @@
 """Writing with Spark: `df.write.format("duramen")` and `df.writeStream`, with the columns of Spark's Kafka sink.
 
 Rows go from the tasks to the brokers. On Duramen every batch is written exactly once (see `attempts`). On other brokers
-every task writes with an idempotent producer of its own, and repetitions by Spark are written again: at least once,
-like Spark's Kafka sink.
+every task writes with an idempotent producer of its own, and Spark's repetitions are written again: at least once, like
+Spark's Kafka sink.
 """
 
 import logging
@@ -34,10 +34,10 @@ _TEXT_OR_BINARY: Final = (StringType, BinaryType)
 
 
 class _Writing:
-    """What both writers do. It is pickled and sent to the executors."""
+    """The common part of both writers. It is pickled and sent to the executors."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        """Raises OptionInvalid where options or columns do not fit."""
+        """Raises OptionInvalid for invalid options or columns."""
         self._options = options
         self._codec = CODECS.index(options.one_of("kafka.compression.type", CODECS))
         self._exactly_once = options.one_of("exactlyOnce", ("auto", "true", "false"))
@@ -51,7 +51,7 @@ class _Writing:
         _check(columns, has_topic=bool(self._topic))
 
     def write(self, rows: Iterator[pa.RecordBatch], task_of: Callable[[], WriteTask]) -> WriteResult:
-        """Write a task's rows, and wait until all of them are acknowledged. Raises what the broker says."""
+        """Write a task's rows, and wait for all acknowledgements. Raises the broker's errors."""
         cluster = cluster_of(self._options)
         cluster.forget_all()  # partitions may have been added since the last task of this process
         if not attempts.is_exactly_once(cluster, self._exactly_once):
@@ -70,16 +70,16 @@ class _Writing:
         return producer.acknowledged
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> None:
-        """The driver's part. `batch` is that of a streaming query, whose checkpoint says what range it has."""
+        """The driver's part. `batch` is that of a streaming query, whose checkpoint has its range."""
         digest = b"" if batch is None else attempts.digest_of(self._options.text("checkpointLocation"), batch)
         attempts.commit(cluster_of(self._options), messages, digest)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The driver gives a micro-batch up."""
+        """The driver abandons a micro-batch."""
         attempts.abandon(cluster_of(self._options), messages)
 
     def give_up(self, query: str) -> None:
-        """The driver gives a `df.write` up; where that fails what is open is aborted once its time is over."""
+        """The driver abandons a `df.write`; if that fails, open transactions are aborted after their timeout."""
         cluster = cluster_of(self._options)
         try:
             if attempts.is_exactly_once(cluster, self._exactly_once):
@@ -111,7 +111,7 @@ def _fits_headers(kind: DataType) -> bool:
 
 
 class SinkBatchWriter(DataSourceArrowWriter):
-    """`df.write`: a query by itself, with one batch."""
+    """`df.write`: a query of its own, with one batch."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         """Raises OptionInvalid."""
@@ -130,7 +130,7 @@ class SinkBatchWriter(DataSourceArrowWriter):
 
     @said_plainly()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed for good. Others may still run, of which there is no message."""
+        """A task has failed permanently. Others may still run, without a message."""
         del messages
         self._writing.give_up(self._query)
 
@@ -154,6 +154,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @said_plainly()
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        """A task of a micro-batch has failed for good."""
+        """A task of a micro-batch has failed permanently."""
         del batch_id
         self._writing.abort(messages)

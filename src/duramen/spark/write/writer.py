@@ -23,10 +23,10 @@ _Places = NDArray[np.int32]
 
 
 class RowWriter:
-    """Gathers rows for each partition, and hands them to a producer as batches."""
+    """Collects rows for each partition, and passes them to a producer as batches."""
 
     def __init__(self, cluster: BrokerCluster, producer: Producer, topic: str, codec: int, batch_bytes: int) -> None:
-        """Without a `topic` the column of that name says it. `batch_bytes` is before compression."""
+        """Without a `topic`, the column of that name has it. `batch_bytes` is before compression."""
         self._cluster = cluster
         self._producer = producer
         self._topic = topic
@@ -36,7 +36,7 @@ class RowWriter:
         self._sizes: dict[TopicPartition, int] = {}
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows in. Raises OptionInvalid for one that has no topic, and what the producer raises."""
+        """Add rows. Raises OptionInvalid for one without a topic, and the producer's errors."""
         for topic, part in self._by_topic(rows):
             columns = part.select([name for name in part.schema.names if name in _WRITTEN])
             for partition, some in split(columns, self._places(topic, part)):
@@ -45,7 +45,7 @@ class RowWriter:
             self._send(max(self._sizes, key=self._sizes.__getitem__))
 
     def flush(self) -> None:
-        """Send all, and wait until it is acknowledged. Raises what the producer raises."""
+        """Send everything, and wait for the acknowledgements. Raises the producer's errors."""
         for at in list(self._held):
             self._send(at)
         self._producer.flush()
@@ -64,7 +64,7 @@ class RowWriter:
             yield names[index], some
 
     def _places(self, topic: str, rows: pa.RecordBatch) -> _Places:
-        """The partition of each row: its own, else that of its key, else one for all in this batch that have none."""
+        """The partition of each row: its own, else that of its key, else one for all keyless rows of this batch."""
         count = len(self._cluster.topic(topic).leaders)
         names = rows.schema.names
         if "key" in names:

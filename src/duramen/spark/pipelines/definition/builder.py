@@ -1,4 +1,4 @@
-"""Pipelines written in Python: the same parts, made by calls; the place of a part is the line of its call."""
+"""Pipelines written in Python: the same parts, declared by calls; the place of a part is the line of its call."""
 
 import inspect
 import os
@@ -28,10 +28,10 @@ _F = TypeVar("_F", bound="Callable[..., DataFrame]")
 
 
 class Pipeline:
-    """A pipeline, part by part; `duramen pipeline run` takes the one that a Python file has as `pipeline`.
+    """A pipeline, part by part; `duramen pipeline run` runs the one that a Python file has as `pipeline`.
 
-    Wherever a source or a step is needed, it is named, or the function of the step is given. Nothing is checked
-    before `duramen pipeline` looks at all of it.
+    A source or a step is given by its name, or as the function of the step. Nothing is checked before `duramen
+    pipeline` checks the whole.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Pipeline:
         trigger: str | None = None,
         spark: Mapping[str, str] | None = None,
     ) -> None:
-        """`spark` is configuration of Spark's own, `trigger` the least time between two micro-batches, such as 10s."""
+        """`spark` is Spark's configuration, `trigger` the shortest interval between two micro-batches, such as 10s."""
         place = _caller()
         self._directory = str(Path(sys._getframe(1).f_code.co_filename).resolve().parent)
         self._name = Text(name, place)
@@ -64,7 +64,8 @@ class Pipeline:
     ) -> str:
         """A source that is a stream, by default of the same name. Returns the name.
 
-        `json` are the columns of its values, as Spark's DDL; `watermark` is a column and how late its rows may be.
+        `json` are the columns of its values, as Spark's DDL; `watermark` is a column and the allowed lateness of its
+        rows.
         """
         at = _caller()
         self._sources.append(
@@ -74,10 +75,10 @@ class Pipeline:
         return name
 
     def table(self, name: str, path: str, *, format: str = "delta", options: Mapping[str, str] | None = None) -> str:  # noqa: A002
-        """A source that is a table, as it is when the pipeline starts. Returns the name.
+        """A source that is a table, as of the start of the pipeline. Returns the name.
 
-        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …). Of formats that
-        are files alone, `path` is a directory and `options` are Spark's.
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` are those of the storage (s3.endpoint …). For plain file
+        formats, `path` is a directory and `options` are Spark's.
         """
         at = _caller()
         self._sources.append(PipelineSource(Text(name, at), Text(path, at), format, _options(options, at)))
@@ -90,7 +91,7 @@ class Pipeline:
         return name
 
     def step(self, function: _F) -> _F:
-        """A step by a function: its name is the step's, its parameters name the sources and steps that it is given."""
+        """A step as a function: its name is the step's, its parameters name the sources and steps that it receives."""
         at = SourcePlace(function.__code__.co_firstlineno, 1)
         inputs = tuple(Text(name, at) for name in inspect.signature(function).parameters)
         self._steps.append(Step(Text(function.__name__, at), function=function, inputs=inputs))
@@ -108,7 +109,7 @@ class Pipeline:
         options: Mapping[str, str] | None = None,
         trigger: str | None = None,
     ) -> None:
-        """A sink that is a stream. With `json`, all columns are the value; `key` is the column that is the key."""
+        """A sink that is a stream. With `json`, the value has all columns; `key` is the column of the key."""
         at = _caller()
         self._add(name, source, "stream", stream, at, options=_options(options, at), json=json, key=_text(key, at),
                   mode=_text(mode, at), trigger=_text(trigger, at))  # fmt: skip
@@ -126,9 +127,9 @@ class Pipeline:
         options: Mapping[str, str] | None = None,
         trigger: str | None = None,
     ) -> None:
-        """A sink that is a Delta table; with `keys`, one whose rows take each other's place.
+        """A sink that is a Delta table; with `keys`, rows replace earlier ones of the same keys.
 
-        `path` is a directory, or s3://BUCKET/PREFIX; `options` say how to get there (s3.endpoint …).
+        `path` is a directory, or s3://BUCKET/PREFIX; `options` are those of the storage (s3.endpoint …).
         """
         at = _caller()
         self._add(name, source, "delta", path, at, options=_options(options, at),
@@ -145,7 +146,7 @@ class Pipeline:
         options: Mapping[str, str] | None = None,
         trigger: str | None = None,
     ) -> None:
-        """A sink that is an Iceberg table; on S3 it needs a catalog, of which `options` say where it is."""
+        """A sink that is an Iceberg table; on S3 it needs a catalog, whose address is in `options`."""
         at = _caller()
         self._add(name, source, "iceberg", path, at, options=_options(options, at), mode=_text(mode, at),
                   trigger=_text(trigger, at))  # fmt: skip
@@ -185,7 +186,7 @@ class Pipeline:
 
 
 def _caller() -> SourcePlace:
-    """Where whoever called our caller stands."""
+    """The place of the call to our caller."""
     return SourcePlace(sys._getframe(2).f_lineno, 1)
 
 

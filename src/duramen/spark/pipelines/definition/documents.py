@@ -1,6 +1,6 @@
 """YAML with the line and column of every node. Pure.
 
-Values are text, whatever type YAML would give them: a number among options is the option's text.
+Values are text, whatever type YAML would give them: the value of an option is text even if it is a number.
 """
 
 import re
@@ -20,7 +20,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "mapping values are not allowed": "; does the line before lack its colon, or this text its quotes?",
     "could not find expected ':'": "; does the line before lack its colon?",
 }
-"""What parts of the YAML parser's messages mean to people."""
+"""Parts of the YAML parser's messages, and their meaning for users."""
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 
@@ -30,7 +30,7 @@ def _place(mark: yaml.Mark | None) -> SourcePlace:
 
 
 def compose(text: str, problems: Problems) -> yaml.Node | None:
-    """The document of a file; None where it is none, which `problems` then has."""
+    """The document of a file; None if it is invalid, which `problems` then reports."""
     try:
         node = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -52,7 +52,7 @@ def compose(text: str, problems: Problems) -> yaml.Node | None:
 
 
 class DocumentReader:
-    """Takes texts out of a document; `environment` has the variables that `${NAME}` stands for."""
+    """Reads texts from a document; `environment` has the variables for `${NAME}`."""
 
     def __init__(self, text: str, environment: Mapping[str, str], problems: Problems) -> None:
         self._lines = text.splitlines()
@@ -60,7 +60,7 @@ class DocumentReader:
         self.problems = problems
 
     def text(self, node: yaml.Node, what: str, *, verbatim: bool = False) -> Text | None:
-        """A text that is not empty, variables replaced unless `verbatim`; None, and a problem, where it is none."""
+        """A non-empty text, with variables replaced unless `verbatim`; otherwise None, and a problem."""
         place = _place(node.start_mark)
         if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
             self.problems.add(place, f"{what} must be text")
@@ -99,7 +99,7 @@ class DocumentReader:
         return _VARIABLE.sub(value, text)
 
     def _placed(self, node: yaml.ScalarNode, value: str, place: SourcePlace) -> Text:
-        """The text, and where its lines are as far as the file has them unchanged."""
+        """The text, with the place of its lines as far as the file has them unchanged."""
         if node.style == "|":
             line = node.start_mark.line + 1
             rest = [text for text in self._lines[line:] if text.strip()]
@@ -118,10 +118,10 @@ def _indent(line: str) -> int:
 
 
 class Section:
-    """A mapping of a document, whose keys are known; what is unknown or there twice becomes a problem."""
+    """A mapping of a document with known keys; unknown and repeated ones become problems."""
 
     def __init__(self, reader: DocumentReader, node: yaml.Node, what: str, known: Sequence[str] | None = None) -> None:
-        """`known` is None where any key is right."""
+        """`known` is None if any key is valid."""
         self.place = _place(node.start_mark)
         self.what = what
         self.is_mapping = isinstance(node, yaml.MappingNode)
@@ -145,29 +145,29 @@ class Section:
                 self._found[name.value] = (name, value)
 
     def items(self) -> list[tuple[Text, yaml.Node]]:
-        """What it has, in its order."""
+        """Its entries, in order."""
         return list(self._found.values())
 
     def node(self, name: str) -> yaml.Node | None:
-        """What stands there."""
+        """The node of a key."""
         found = self._found.get(name)
         return None if found is None else found[1]
 
     def given(self, *names: str) -> list[Text]:
-        """Those of `names` that it has."""
+        """The given keys among `names`."""
         return [self._found[name][0] for name in names if name in self._found]
 
     def text(self, name: str, *, verbatim: bool = False) -> Text | None:
-        """The text that stands there, or None."""
+        """The text of a key, or None."""
         node = self.node(name)
         return None if node is None else self._reader.text(node, f"{name} of {self.what}", verbatim=verbatim)
 
     def texts(self, name: str) -> tuple[Text, ...]:
-        """The text or texts that stand there."""
+        """The text or texts of a key."""
         node = self.node(name)
         return () if node is None else self._reader.texts(node, f"{name} of {self.what}")
 
     def flag(self, name: str) -> bool:
-        """Whether it says true."""
+        """Whether a key is true."""
         node = self.node(name)
         return node is not None and self._reader.flag(node, f"{name} of {self.what}")

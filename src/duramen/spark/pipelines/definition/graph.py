@@ -35,14 +35,14 @@ def is_name(text: str) -> bool:
 
 
 def inputs_of(step: Step) -> list[Text]:
-    """What a step reads, with the place of each name."""
+    """The inputs of a step, with the place of each name."""
     if step.sql is None:
         return list(step.inputs)
     return [Text(one.name, step.sql.at(one.line, one.column)) for one in references(step.sql.value)]
 
 
 def ordered(pipeline: PipelineModel, problems: Problems) -> list[Step]:
-    """The steps, each behind those that it reads; what is wrong with names, circles and triggers becomes problems."""
+    """The steps, each after its inputs; errors in names, cycles and triggers become problems."""
     _check_names(pipeline, problems)
     _check_sinks(pipeline.sinks, problems)
     for options in (*(one.options for one in pipeline.sources), *(one.options for one in pipeline.sinks)):
@@ -64,18 +64,18 @@ def ordered(pipeline: PipelineModel, problems: Problems) -> list[Step]:
                 sink.input.place, f"there is no source or step {sink.input.value}{meant(sink.input.value, names)}"
             )
     order = _sorted(pipeline.steps, problems)
-    if not pipeline.broken:  # which may be what reads the rest
+    if not pipeline.broken:  # one of which may read the rest
         _warn_unused(pipeline, problems)
     return order
 
 
 def _parts(pipeline: PipelineModel) -> list[PipelineSource | Step]:
-    """What may be read, which shares one space of names."""
+    """The parts that may be read; they share one namespace."""
     return [*pipeline.sources, *pipeline.steps]
 
 
 def streams_of(pipeline: PipelineModel, name: str) -> list[PipelineSource]:
-    """The streams from which a source or step, in the end, takes its rows. The pipeline has no circles."""
+    """The streams from which a source or step takes its rows, directly or indirectly. The pipeline has no cycles."""
     for source in pipeline.sources:
         if source.name.value.lower() == name.lower():
             return [source] if source.format is None else []
@@ -107,7 +107,7 @@ def _check_different(names: Sequence[Text], right: re.Pattern[str], also: str, p
     for name in names:
         if not right.fullmatch(name.value):
             problems.add(name.place, f"{name.value!r} is no name; {_rule(also)}")
-        # As in Spark's SQL, where names are compared without regard to case.
+        # As in Spark's SQL, names are case-insensitive.
         if name.value.lower() in seen:
             problems.add(name.place, f"there is another {name.value} already")
         seen.add(name.value.lower())
@@ -153,7 +153,7 @@ def _check_trigger(trigger: Text | None, problems: Problems) -> None:
 
 
 def _sorted(steps: Sequence[Step], problems: Problems) -> list[Step]:
-    """Depth first; a step that is reached again while what it reads is still being sorted is part of a circle."""
+    """Depth first; a step that is reached again while its inputs are being sorted is part of a cycle."""
     by_name = {step.name.value.lower(): step for step in steps}
     order: dict[str, Step] = {}
     for begin in by_name:

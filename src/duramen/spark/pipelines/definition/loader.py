@@ -24,7 +24,7 @@ _MOST_BYTES: Final = 16 << 20
 
 
 def load(path: Path, problems: Problems) -> PipelineModel | None:
-    """The pipeline of a file; None where it is none, which `problems` says then.
+    """The pipeline of a file; None if it is invalid, which `problems` then reports.
 
     Raises OSError, PipelineInvalid, DependencyMissing.
     """
@@ -72,7 +72,7 @@ def _from_python(path: Path, directory: str, problems: Problems) -> PipelineMode
 
 
 def _with_function(step: Step, directory: str, problems: Problems) -> Step:
-    """The step with its function in the place of the function's name."""
+    """The step with its function in place of the function's name."""
     if not isinstance(step.function, Text):
         return step
     module, _, name = step.function.value.partition(":")
@@ -100,7 +100,7 @@ def _find_modules_in(directory: str) -> None:
 
 
 def _travel_by_value(module: ModuleType) -> None:
-    """Functions of the module go to executors whole: these cannot import what lies beside the pipeline."""
+    """Functions of the module are pickled by value: executors cannot import modules next to the pipeline."""
     if importlib.util.find_spec("pyspark") is not None:
         from pyspark import cloudpickle
 

@@ -24,16 +24,16 @@ __all__ = [
 SinkKind = Literal["stream", "delta", "iceberg", "console"]
 
 MODES: Final = ("append", "update")
-"""Spark's output modes that sinks have: a row once it is final, or each time that it has changed."""
+"""Spark's output modes for sinks: rows once they are final, or each time they change."""
 
 STORED_FORMATS: Final = ("delta", "iceberg")
-"""Formats whose tables may be on S3, with options of the storage; the others are files in a directory."""
+"""Formats whose tables may be on S3, with storage options; the others are files in a directory."""
 
 TABLE_FORMATS: Final = (*STORED_FORMATS, "parquet", "csv", "json", "orc")
 
 
 class Text(Struct, frozen=True):
-    """A text of the file. `indent` is that of its lines where the file has them as they are, below `place`."""
+    """A text of the file. `indent` is that of its lines if the file has them unchanged, below `place`."""
 
     value: str
     place: SourcePlace = BEGINNING
@@ -41,7 +41,7 @@ class Text(Struct, frozen=True):
     indent: int | None = None
 
     def at(self, line: int, column: int) -> SourcePlace:
-        """Where in the file a place of this text is; `line` from 1, `column` from 0, as Spark's parser counts."""
+        """The place in the file of a place in this text; `line` from 1, `column` from 0, as Spark's parser counts."""
         if self.first is not None and (line == 1 or self.indent is not None):
             begins = self.first.column if line == 1 else (self.indent or 0) + 1
             return SourcePlace(self.first.line + line - 1, begins + column)
@@ -56,14 +56,14 @@ class SinkOption(Struct, frozen=True):
 
 
 class Watermark(Struct, frozen=True):
-    """How late rows may be: what is older than the newest `column` by `delay` is not waited for."""
+    """The allowed lateness of rows: rows older than the newest `column` by more than `delay` are not waited for."""
 
     column: Text
     delay: Text
 
 
 class PipelineSource(Struct, frozen=True):
-    """Rows that come in. `format` is that of a table; a stream has none, and `json` may say what its values hold."""
+    """Rows of a stream or a table. `format` is a table's; a stream has none, and `json` may describe its values."""
 
     name: Text
     location: Text
@@ -74,7 +74,7 @@ class PipelineSource(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """Rows made of others: in SQL, or by a function that takes the DataFrames of `inputs` and returns one."""
+    """Rows computed from others: in SQL, or by a function that takes the DataFrames of `inputs` and returns one."""
 
     name: Text
     sql: Text | None = None
@@ -84,7 +84,7 @@ class Step(Struct, frozen=True):
 
 
 class Sink(Struct, frozen=True):
-    """Where rows go. With `keys`, each row takes the place of the one that the table has of its keys."""
+    """A target of rows. With `keys`, each row replaces the table's row of the same keys."""
 
     name: Text
     input: Text
@@ -102,15 +102,15 @@ class Sink(Struct, frozen=True):
 
     @property
     def output_mode(self) -> str:
-        """`append` or `update`; where nothing is said, a table with keys is told of every change."""
+        """`append` or `update`; the default for a table with keys is `update`."""
         return self.mode.value if self.mode is not None else "update" if self.keys else "append"
 
 
 class PipelineModel(Struct, frozen=True):
-    """A whole pipeline. `directory` is where its relative paths begin: that of its file.
+    """A whole pipeline. `directory` is the base of its relative paths: its file's directory.
 
-    `broken` are names, in lower case, of parts of the file that are left out here because something is wrong with them.
-    `may_have_brokers`: the file has a key at the top that is unknown, which may be meant to be `brokers`.
+    `broken` are names, in lower case, of parts that are left out because they have problems. `may_have_brokers`: the
+    file has an unknown top-level key, which may be meant to be `brokers`.
     """
 
     name: Text

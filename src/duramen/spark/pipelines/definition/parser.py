@@ -39,7 +39,7 @@ _T = TypeVar("_T", PipelineSource, Step, Sink)
 
 
 def parse(text: str, directory: str, environment: Mapping[str, str], problems: Problems) -> PipelineModel | None:
-    """The pipeline that a file says, without the parts that `problems` has something against; None where it is none."""
+    """The pipeline of a file, without the parts that have problems; None if it is invalid."""
     node = compose(text, problems)
     if node is None:
         return None
@@ -178,7 +178,7 @@ class _Parser:
         )
 
     def _refuse_others(self, section: Section, kind: SinkKind) -> None:
-        """What belongs to sinks of other kinds only."""
+        """Refuse keys of other kinds of sinks."""
         for name in dict.fromkeys(name for names in _OF_KIND.values() for name in names):
             kinds = [one for one, names in _OF_KIND.items() if name in names]
             if kind not in kinds:

@@ -18,42 +18,42 @@ BEGINNING = SourcePlace(1, 1)
 
 
 class PipelineProblem(NamedTuple):
-    """One thing that is wrong. With a warning the pipeline can run all the same."""
+    """One problem. With a warning the pipeline can run all the same."""
 
     place: SourcePlace
     message: str
     warning: bool = False
 
     def said(self, file: str) -> str:
-        """One line: where, and what."""
+        """One line: the place, and the message."""
         kind = "warning: " if self.warning else ""
         return f"{file}:{self.place.line}:{self.place.column}: {kind}{self.message}"
 
 
 class Problems:
-    """What has been found so far; the same twice is once."""
+    """The problems found so far, without duplicates."""
 
     def __init__(self) -> None:
         self._found: dict[PipelineProblem, None] = {}
 
     def add(self, place: SourcePlace, message: str) -> None:
-        """Something keeps the pipeline from running."""
+        """Add an error: the pipeline cannot run."""
         self._found[PipelineProblem(place, message)] = None
 
     def warn(self, place: SourcePlace, message: str) -> None:
-        """Something is odd."""
+        """Add a warning."""
         self._found[PipelineProblem(place, message, warning=True)] = None
 
     def __iter__(self) -> Iterator[PipelineProblem]:
         return iter(sorted(self._found))
 
     def errors(self) -> int:
-        """How many of them keep the pipeline from running."""
+        """The number of errors."""
         return sum(not problem.warning for problem in self._found)
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest right one, or all of them."""
+    """The end of a message about an unknown name: the closest valid one, or all of them."""
     right = list(known)
     near = difflib.get_close_matches(name.lower(), [one.lower() for one in right], n=1, cutoff=0.6)
     if near:

@@ -1,6 +1,6 @@
 """The tables that a SQL text reads, with their places: the names where Spark's grammar has a relation. Pure.
 
-It only finds names, to put steps in order; Spark checks whether the SQL is valid.
+It only finds names, to order steps; Spark checks whether the SQL is valid.
 """
 
 import re
@@ -23,7 +23,7 @@ _BEGIN: Final = frozenset({"from", "join"})
 _MODIFIERS: Final = frozenset({"lateral", "stream"})
 _CONDITION: Final = frozenset({"on", "using"})
 _FROM_INSIDE: Final = frozenset({"extract", "trim", "substring", "substr", "overlay"})
-"""Functions whose arguments may stand behind FROM."""
+"""Functions whose arguments may have FROM."""
 
 _END: Final = frozenset({
     "where", "group", "having", "order", "sort", "cluster", "distribute", "limit", "offset", "window", "union",
@@ -50,7 +50,7 @@ class _Token(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Within parentheses: whether a relation comes next, commas stand between relations, they are such a function's."""
+    """Within parentheses: whether a relation comes next, commas separate relations, they are such a function's."""
 
     expects: bool = False
     lists: bool = False
@@ -67,7 +67,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
 
 
 def references(sql: str) -> list[Reference]:
-    """Every table that is named, once for each place; tables of a catalog (`a.b`), functions and CTEs left out."""
+    """Every table that is named, once for each place; without tables of a catalog (`a.b`), functions and CTEs."""
     tokens = list(_tokens(sql))
     own = set(_cte_names(tokens))
     levels = [_Level()]
@@ -76,7 +76,7 @@ def references(sql: str) -> list[Reference]:
         before = tokens[index - 1].word if index else ""
         level = levels[-1]
         if token.text == "(" and token.kind == "other":
-            # A parenthesis in place of a relation holds relations, or a query that begins anew.
+            # A parenthesis in place of a relation has relations, or a new query.
             levels[-1] = level._replace(expects=False)
             levels.append(_Level(level.expects, level.expects, before in _FROM_INSIDE))
         elif token.text == ")" and token.kind == "other":
@@ -102,13 +102,13 @@ def references(sql: str) -> list[Reference]:
 
 
 def _goes_on(tokens: list[_Token], index: int) -> bool:
-    """Whether the name is a part of a longer one, or a function's."""
+    """Whether the name is part of a longer one, or a function's."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     return after is not None and after.kind == "other" and after.text in ".("
 
 
 def _cte_names(tokens: list[_Token]) -> Iterator[str]:
-    """Names that the text gives itself: `name AS (`, with columns between or without."""
+    """Names that the text defines: `name AS (`, with or without columns between."""
     for index, token in enumerate(tokens):
         if token.word != "as" or index + 1 >= len(tokens) or tokens[index + 1].text != "(" or not index:
             continue

@@ -23,7 +23,7 @@ from duramen.spark.tables.storage import TableLocation
 __all__ = ["ATTEMPTS", "DeltaLog", "added", "fields_of"]
 
 ATTEMPTS: Final = 20
-"""How often a change gives way to others before that is an error."""
+"""The number of attempts of a change against concurrent ones before it fails."""
 
 _TOLD: Final = ("path", "size_bytes", "modification_time", "num_records")
 _STATISTICS: Final = "delta.dataSkippingStatsColumns"
@@ -31,10 +31,10 @@ _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 class DeltaLog:
-    """The log of the table at a place. Its methods raise what the library says of the storage."""
+    """The log of the table at a place. Its methods raise the library's storage errors."""
 
     def __init__(self, place: TableLocation) -> None:
-        """Raises TableUnsupported where the library would look elsewhere: it takes a path for a part of a URL."""
+        """Raises TableUnsupported if the library would use another location: it treats a path as part of a URL."""
         escape = _ESCAPE.search(place.uri)
         if escape is not None:
             raise TableUnsupported(f"a Delta table cannot lie at {place.uri}: {escape[0]} would be read as an escape")
@@ -42,7 +42,7 @@ class DeltaLog:
         self._options = _storage_options(place)
 
     def is_there(self) -> bool:
-        """Whether a table is there. Raises TableForeign where other files are."""
+        """Whether the table exists. Raises TableForeign if the location has other files."""
         if DeltaTable.is_deltatable(self._place.uri, self._options):
             return True
         for found in self._place.list():
@@ -51,7 +51,7 @@ class DeltaLog:
         return False
 
     def load(self) -> DeltaTable:
-        """The newest version. Raises TableForeign where there is none any more."""
+        """The newest version. Raises TableForeign if the table no longer exists."""
         try:
             return DeltaTable(self._place.uri, storage_options=self._options)
         except TableNotFoundError as error:
@@ -67,7 +67,7 @@ class DeltaLog:
         configuration: Mapping[str, str] | None = None,
         transactions: Sequence[Transaction] = (),
     ) -> DeltaTable:
-        """Make the table, unless another makes it first; returns the one that is there then, whoever made it."""
+        """Create the table, unless another writer does so first; returns the existing table."""
         try:
             DeltaTable.create(
                 self._place.uri,
@@ -86,7 +86,7 @@ class DeltaLog:
         return self.load()
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Add the columns, and the fields inside of columns, that the table lacks."""
+        """Add the columns, and the nested fields, that the table lacks."""
         for attempt in range(ATTEMPTS):
             table = self.load()
             there = fields_of(table.schema())
@@ -102,9 +102,9 @@ class DeltaLog:
                     raise
 
     def change(self, table: DeltaTable, make: Callable[[], object]) -> bool:
-        """Whether `make` made the version that follows `table`'s; False where another came first, or may have.
+        """Whether `make` made the version after `table`'s; False if another was first, or may have been.
 
-        An answer of the storage can be lost: after False, whether it was this one is for the table to say.
+        The storage's response can be lost: after False, only the table shows whether it was this one.
         """
         before = table.version()
         try:
@@ -125,7 +125,7 @@ class DeltaLog:
         metadata: Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
     ) -> bool:
-        """The change that adds and removes files; returns as `change`."""
+        """Commit a change that adds and removes files; returns like `change`."""
         properties = self.properties(transactions, metadata)
         return self.change(
             table,
@@ -137,7 +137,7 @@ class DeltaLog:
     def properties(
         self, transactions: Sequence[Transaction], metadata: Mapping[str, str] | None = None
     ) -> CommitProperties:
-        """What a commit carries, for one version only."""
+        """The properties of a commit, for one version only."""
         return CommitProperties(
             custom_metadata=None if metadata is None else dict(metadata),
             app_transactions=list(transactions) or None,
@@ -150,7 +150,7 @@ def added(
 ) -> Iterator[tuple[dict[str, Any], tuple[tuple[str, str | None], ...]]]:
     """The files of a table: path, size and rows of each with these of its statistics, and its partition values.
 
-    Only what is asked for becomes Python's: others' statistics may have times that Python has no room for.
+    Only the requested ones are converted: other statistics may have times beyond Python's range.
     """
     actions = pa.table(table.get_add_actions(flatten=True)).combine_chunks()
     names = table.metadata().partition_columns
@@ -162,7 +162,7 @@ def added(
 
 
 def fields_of(schema: Schema) -> pa.Schema:
-    """A table's columns as pyarrow has them."""
+    """A table's columns in pyarrow."""
     found: pa.Schema = pa.schema(schema.to_arrow())
     return found
 
@@ -173,5 +173,5 @@ def _storage_options(place: TableLocation) -> dict[str, str]:
     options = {ENVIRONMENT[name]: value for name, value in place.options.items() if name in ENVIRONMENT}
     if endpoint_of(place.options).startswith("http://"):
         options["AWS_ALLOW_HTTP"] = "true"
-    # Of two writers of one version the storage lets one through.
+    # Of two writers of one version the storage accepts one.
     return {**options, "AWS_REGION": region_of(place.options), "aws_conditional_put": "etag"}

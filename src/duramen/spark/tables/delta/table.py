@@ -34,21 +34,21 @@ _UPSERT: Final = "duramen.upsert"
 _HISTORY: Final = "duramen.history"
 _RETENTION: Final = "delta.logRetentionDuration"
 _LOOK_BACK: Final = 20
-"""Commits that may have come since one that says the history: those that only change the table's metadata."""
+"""The largest number of commits since the last one with the history: those that only change the table's metadata."""
 
 _MOST_BACK: Final = 256
-"""Commits that are looked at for what the table was before."""
+"""The number of commits searched for earlier states of the table."""
 
 _HOUR_MS: Final = 3_600_000
 _TOLD: Final = (f"min.{PARTITION}", f"min.{OFFSET}", f"max.{OFFSET}", f"max.{COMMIT}")
-"""What files are looked up by, of their statistics."""
+"""The statistics by which files are found."""
 
 
 class DeltaFormat:
-    """A table in Delta's format; see `port.Table` for what it promises."""
+    """A table in Delta format; `port.LakeTable` has the contract."""
 
     def __init__(self, declaration: Declaration) -> None:
-        """Raises TableUnsupported where there is no way to the location."""
+        """Raises TableUnsupported if the location cannot be accessed."""
         self.declaration = declaration
         self.place = TableLocation(declaration.storage)
         self._id = f"duramen:{declaration.stream_id}"
@@ -56,11 +56,11 @@ class DeltaFormat:
 
     @property
     def keeps_columns(self) -> bool:
-        """See the port: Delta has them in its log."""
+        """See `LakeTable`: Delta has them in its log."""
         return False
 
     def exists(self) -> bool:
-        """Whether the table is there. Raises TableForeign where something else is."""
+        """Whether the table exists. Raises TableForeign if the location has something else."""
         with storage_errors(self.place.uri):
             if not self._log.is_there():
                 return False
@@ -68,7 +68,7 @@ class DeltaFormat:
         return True
 
     def create(self, schema: pa.Schema) -> None:
-        """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
+        """Create the table, unless another writer does so first. Raises TableForeign if that one is different."""
         declaration = self.declaration
         with storage_errors(self.place.uri):
             made = self._log.create(
@@ -102,7 +102,7 @@ class DeltaFormat:
             raise TableForeign(f"{where} was made partitioned by {columns}; that cannot be changed")
 
     def ends(self) -> Mapping[int, int]:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return self._ends(self._log.load())
 
@@ -112,12 +112,12 @@ class DeltaFormat:
         return {partition: end for partition, end in found.items() if end is not None}
 
     def state(self) -> TableSnapshot:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return self._state(self._log.load())
 
     def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             table = self._log.load()
             replaced_ms = [commit["timestamp"] for commit in table.history(_MOST_BACK)]
@@ -158,21 +158,21 @@ class DeltaFormat:
         return []
 
     def schema(self) -> pa.Schema:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return fields_of(self._log.load().schema())
 
     def evolve(self, schema: pa.Schema) -> None:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             self._log.evolve(schema)
 
     def commit(
         self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
-            # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
+            # Compactions and added columns do not move the ends: a commit is retried after them.
             for _ in range(ATTEMPTS):
                 table = self._log.load()
                 ends = self._ends(table)
@@ -205,12 +205,12 @@ class DeltaFormat:
         moved: list[Transaction],
         history: Sequence[Ends],
     ) -> bool:
-        """Whether the next version of the table is surely this commit."""
+        """Whether the next version of the table is certainly this commit."""
         there = {file.path: file for file in self._files(table)} if removed else {}
         if not there.keys() >= set(removed):
             raise TableConflict(f"another writer changed the table of {self.declaration.stream} at {self.place.uri}")
         now_ms = time.time_ns() // 1_000_000
-        # Of rows that only move from file to file nobody who follows the table's changes has to hear.
+        # Readers of the table's changes need not see rows that only move from file to file.
         is_new = bool(moved)
         actions: list[AddAction | RemoveAction] = [
             AddAction(f.path, f.size_bytes, dict(f.values), f.modified_ms or now_ms, is_new, f.statistics)
@@ -242,20 +242,20 @@ class DeltaFormat:
         return found
 
     def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return chosen(self._files(self._log.load()), spans)
 
     def statistics(self) -> Statistics:
-        """See the port."""
+        """See `LakeTable`."""
         return counted(self.scan())
 
     def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
-        """See the port."""
+        """See `LakeTable`."""
         return compacted(self, self.place, FileLayout(self.declaration.partition_by), target_bytes)
 
     def expire(self, *, older_than_ms: int) -> Cleaned:
-        """See the port. Delta keeps what its log's last checkpoint before that time needs."""
+        """See `LakeTable`. Delta keeps the files that its log's last checkpoint before that time needs."""
         with storage_errors(self.place.uri):
             before = sum(1 for _ in self.place.list("_delta_log"))
             table = self._log.load()
@@ -269,7 +269,7 @@ class DeltaFormat:
             return Cleaned(removed=max(0, before + 1 - sum(1 for _ in self.place.list("_delta_log"))))
 
     def vacuum(self, *, older_than_ms: int) -> Cleaned:
-        """See the port."""
+        """See `LakeTable`."""
         hours = max(0, -(-(time.time_ns() // 1_000_000 - older_than_ms) // _HOUR_MS))
         with storage_errors(self.place.uri):
             removed = self._log.load().vacuum(

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 ATTEMPTS: Final = 20
-"""How often a change gives way to others before that is an error."""
+"""The number of attempts of a change against concurrent ones before it fails."""
 
 _RETRIES: Final = "commit.retry.num-retries"
 _PROPERTIES: Final = {
@@ -54,10 +54,10 @@ _PROPERTIES: Final = {
 
 
 class IcebergEntry:
-    """What a catalog has of the table at a location. Its methods raise what the library says of catalog and storage."""
+    """The catalog entry of the table at a location. Its methods raise the library's catalog and storage errors."""
 
     def __init__(self, storage: Storage, place: TableLocation) -> None:
-        """Raises TableUnsupported where no catalog is known for the location."""
+        """Raises TableUnsupported if no catalog is known for the location."""
         self._options = storage.options
         self._place = place
         self._catalog_of: Catalog | None = None
@@ -72,7 +72,7 @@ class IcebergEntry:
         return ".".join(self._name)
 
     def find(self) -> IcebergTable | None:
-        """The table, if it is there. Raises TableForeign where other files are."""
+        """The table, if it exists. Raises TableForeign if the location has other files."""
         try:
             return self._checked(self._catalog().load_table(self._name))
         except NoSuchTableError:
@@ -83,7 +83,7 @@ class IcebergEntry:
             return None
 
     def load(self) -> IcebergTable:
-        """The newest state. Raises TableForeign where there is none any more."""
+        """The newest state. Raises TableForeign if the table no longer exists."""
         try:
             return self._checked(self._catalog().load_table(self._name))
         except NoSuchTableError as error:
@@ -92,7 +92,7 @@ class IcebergEntry:
     def create(
         self, schema: pa.Schema, properties: Mapping[str, str], partition_by: Sequence[str] = ()
     ) -> IcebergTable:
-        """Make the table, unless another makes it first; returns the one that is there then, whoever made it."""
+        """Create the table, unless another writer does so first; returns the existing table."""
         catalog = self._catalog()
         with suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(self._name[0])
@@ -108,7 +108,7 @@ class IcebergEntry:
         return self.load()
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Add the columns that the table lacks, and widen those that `schema` has wider."""
+        """Add the columns that the table lacks, and widen those that are wider in `schema`."""
         for attempt in range(ATTEMPTS):
             table = self.load()
             there = arrow_schema(table)
@@ -136,7 +136,7 @@ class IcebergEntry:
                 warehouse = self._place.uri.rsplit("/", 1)[0]
                 properties |= {"type": "sql", "uri": f"sqlite:///{quote(_beside(self._place))}", "warehouse": warehouse}
             if not self._place.is_local and endpoint_of(self._options):
-                # Of the environment's words the library knows the keys alone.
+                # Of the environment variables the library knows only the keys.
                 properties |= {ENDPOINT: endpoint_of(self._options), REGION: region_of(self._options)}
             properties.setdefault("py-io-impl", "pyiceberg.io.pyarrow.PyArrowFileIO")
             try:
@@ -149,7 +149,7 @@ class IcebergEntry:
 
 
 def has_catalog(storage: Storage, place: TableLocation) -> bool:
-    """Whether there is a catalog already: the file beside a directory is made for the first table."""
+    """Whether the catalog exists: the file next to a directory is created with the first table."""
     return "catalog.uri" in storage.options or not place.is_local or Path(_beside(place)).exists()
 
 
@@ -158,16 +158,16 @@ def _beside(place: TableLocation) -> str:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Have the library make a table of these columns that it never commits. Raises what it says of them."""
+    """Let the library create a table of these columns without a commit. Raises its errors."""
     catalog = load_catalog("check", type="in-memory", warehouse="file:///nowhere")
     catalog.create_namespace("check")
     making = catalog.create_table_transaction(("check", "check"), schema, properties=_PROPERTIES)
-    # Names are looked at when they are asked for.
+    # Names are checked on access.
     making.table_metadata.schema().name_mapping.model_dump_json()
 
 
 def has_single_attempts(table: IcebergTable) -> bool:
-    """Whether commits to the table are never repeated by the library; where not, that is set now."""
+    """Whether the library never repeats commits to the table; if it would, that is set now."""
     if table.properties.get(_RETRIES) == "0":
         return True
     table.transaction().set_properties({_RETRIES: "0"}).commit_transaction()
@@ -175,9 +175,9 @@ def has_single_attempts(table: IcebergTable) -> bool:
 
 
 def append(writing: Transaction, files: Iterable[DataFile], said: Mapping[str, str]) -> None:
-    """A snapshot with these files more, in a transaction that is still to be committed.
+    """Add a snapshot with these additional files to an uncommitted transaction.
 
-    Without files there is one too: without a snapshot nothing would keep two writers apart.
+    It is added even without files: only snapshots make two writers conflict.
     """
     if writing.table_metadata.name_mapping() is None:
         # The files do not have the numbers of columns.
@@ -196,7 +196,7 @@ def can_widen(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def stored(schema: pa.Schema) -> pa.Schema:
-    """The columns as an Iceberg table has them, which has no numbers of less than 32 bits."""
+    """The columns of an Iceberg table, which has no integers of less than 32 bits."""
     return pa.schema([pa.field(field.name, _stored(field.type)) for field in optional(schema)])
 
 
@@ -211,5 +211,5 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def arrow_schema(table: IcebergTable) -> pa.Schema:
-    """The columns without Iceberg's numbers of them, and with the types that files are written with."""
+    """The columns without Iceberg's field ids, and with the types of written files."""
     return optional(table.schema().as_arrow())

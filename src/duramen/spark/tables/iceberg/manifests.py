@@ -1,8 +1,8 @@
 """Data files as an Iceberg table's manifests describe them, with the bounds of their columns.
 
-The library's own description takes values for Python's dates and text, which not all of them are, and a value that
-files are partitioned by for null where the footer does not say it.
-Source: the Iceberg table specification, "Manifests" and "Binary single-value serialization".
+The library's own description converts values to Python's dates and text, which cannot represent all of them, and treats
+a partition value as null if the footer lacks it. Source: the Iceberg table specification, "Manifests" and "Binary
+single-value serialization".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,11 +38,11 @@ from duramen.spark.tables.times import day_of, day_text
 __all__ = ["described", "partition_text"]
 
 _MOST_LETTERS: Final = 16
-"""Longer bounds of text and bytes are cut, as Iceberg does it."""
+"""Longer bounds of text and bytes are truncated, as in Iceberg."""
 
 
 def described(metadata: TableMetadata, io: FileIO, uri: str, values: Mapping[str, str | None]) -> DataFile:
-    """A Parquet file; `values` are those that the table is partitioned by, as text. Raises what the storage says."""
+    """A Parquet file; `values` are its partition values, as text. Raises storage errors."""
     source = io.new_input(uri)
     with source.open() as opened:
         footer = pq.read_metadata(opened)
@@ -83,7 +83,7 @@ def described(metadata: TableMetadata, io: FileIO, uri: str, values: Mapping[str
 
 
 def partition_text(value: object, kind: IcebergType) -> str | None:
-    """A value that files are partitioned by, as text; a manifest has days as the number since 1970."""
+    """A partition value as text; a manifest has days as the number since 1970."""
     if isinstance(kind, DateType) and isinstance(value, int):
         return day_text(value)
     return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -107,7 +107,7 @@ def _value(text: str | None, kind: IcebergType) -> object:
 
 
 def _fields(table: Iterable[NestedField], file: Iterable[pa.Field]) -> Iterator[tuple[int, PrimitiveType]]:
-    """The number and type that the table has for each column of a file's, in the file's order."""
+    """The table's number and type for each column of a file, in the file's order."""
     by_name = {field.name: field for field in table}
     for field in file:
         if field.name not in by_name:
@@ -136,7 +136,7 @@ def _bounds(column: Column, kind: PrimitiveType) -> tuple[bytes | None, bytes | 
 
 
 def _bound(value: Bound, kind: PrimitiveType, *, up: bool) -> bytes | None:
-    """A bound of a column in bytes; None where there is none that is short."""
+    """A bound of a column in bytes; None if there is no short one."""
     if isinstance(value, bytes):
         if isinstance(kind, StringType):
             return cut_text(value, _MOST_LETTERS, up=up)
@@ -155,7 +155,7 @@ def _cut(value: bytes, *, up: bool) -> bytes | None:
 
 
 def _splits(footer: pq.FileMetaData) -> list[int]:
-    """Where row groups begin."""
+    """The starts of row groups."""
     found: list[int] = []
     for index in range(footer.num_row_groups):
         first = footer.row_group(index).column(0)

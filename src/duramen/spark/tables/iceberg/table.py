@@ -1,7 +1,7 @@
 """A table in Iceberg format, through `pyiceberg` and a catalog: append, never upsert.
 
 The position of each partition in the table is a table property, which changes in the same commit as the snapshot: both
-are one new metadata file, and the catalog accepts it only as successor of the one it was made from.
+are one new metadata file, and the catalog accepts it only as successor of the one that it was made from.
 """
 
 import json
@@ -39,10 +39,10 @@ _STREAM_ID: Final = "duramen.stream.id"
 
 
 class IcebergFormat:
-    """A table in Iceberg's format; see `port.Table` for what it promises."""
+    """A table in Iceberg format; `port.LakeTable` has the contract."""
 
     def __init__(self, declaration: Declaration) -> None:
-        """Raises TableUnsupported where it is to be upserted, or no catalog is known for its location."""
+        """Raises TableUnsupported for upserts, or if no catalog is known for its location."""
         if declaration.upsert:
             raise TableUnsupported(
                 "an Iceberg table cannot have one row for each key: pyiceberg writes no row-level deletes; take the "
@@ -54,11 +54,11 @@ class IcebergFormat:
 
     @property
     def keeps_columns(self) -> bool:
-        """See the port: Iceberg's data files have all columns."""
+        """See `LakeTable`: Iceberg's data files have all columns."""
         return True
 
     def exists(self) -> bool:
-        """Whether the table is there. Raises TableForeign where something else is."""
+        """Whether the table exists. Raises TableForeign if the location has something else."""
         with storage_errors(self.place.uri):
             found = self._entry.find()
             if found is not None:
@@ -66,7 +66,7 @@ class IcebergFormat:
         return found is not None
 
     def create(self, schema: pa.Schema) -> None:
-        """Make the table, unless another makes it first. Raises TableForeign where that one is different."""
+        """Create the table, unless another writer does so first. Raises TableForeign if that one is different."""
         declaration = self.declaration
         own = {_STREAM: declaration.stream, _STREAM_ID: declaration.stream_id, _ENDS: "{}"}
         with storage_errors(self.place.uri):
@@ -88,12 +88,12 @@ class IcebergFormat:
             )
 
     def ends(self) -> Mapping[int, int]:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return _ends(self._entry.load())
 
     def state(self) -> TableSnapshot:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             table = self._entry.load()
             ends = _ends(table)
@@ -104,27 +104,27 @@ class IcebergFormat:
             )
 
     def earlier(self, *, since_ms: int) -> Iterator[TableSnapshot]:
-        """See the port: of a table without upserts nobody needs them, for its rows stay."""
+        """See `LakeTable`: a table without upserts keeps its rows, so they are not needed."""
         del since_ms
         return iter(())
 
     def schema(self) -> pa.Schema:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return arrow_schema(self._entry.load())
 
     def evolve(self, schema: pa.Schema) -> None:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             self._entry.evolve(schema)
 
     def commit(
         self, files: Sequence[DataFile], spans: Sequence[TableSpan], removed: Collection[str] = (), newest: int = -1
     ) -> None:
-        """See the port."""
+        """See `LakeTable`."""
         del newest  # all rows stay
         with storage_errors(self.place.uri):
-            # Compactions and added columns do not move the ends: a commit gives way to them, and comes after.
+            # Compactions and added columns do not move the ends: a commit is retried after them.
             for _ in range(ATTEMPTS):
                 table = self._entry.load()
                 if not has_single_attempts(table):
@@ -140,7 +140,7 @@ class IcebergFormat:
                         f"another writer changed the table of {self.declaration.stream} at {self.place.uri}"
                     ) from error
                 except Exception:
-                    # It may have been written all the same: an answer of the catalog can be lost.
+                    # It may be committed nevertheless: the catalog's response can be lost.
                     if not self._is_there(files):
                         raise
                 return
@@ -154,7 +154,7 @@ class IcebergFormat:
         spans: Sequence[TableSpan],
         removed: Collection[str],
     ) -> None:
-        """One snapshot and the ends. Raises CommitFailedException where the table is not what was loaded any more."""
+        """Commit one snapshot and the ends. Raises CommitFailedException if the table is no longer the loaded one."""
         gone = {self.place.uri_of(path) for path in removed}
         old = [file for file in _planned(table) if file.file_path.removeprefix("file://") in gone] if gone else []
         if len(old) != len(gone):
@@ -211,12 +211,12 @@ class IcebergFormat:
             )
 
     def scan(self, spans: Sequence[TableSpan] | None = None) -> list[DataFile]:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             return chosen(self._files(self._entry.load()), spans)
 
     def statistics(self) -> Statistics:
-        """See the port."""
+        """See `LakeTable`."""
         with storage_errors(self.place.uri):
             table = self._entry.load()
             committed = table.properties.get(_COMMITTED_MS)
@@ -224,12 +224,12 @@ class IcebergFormat:
         return found._replace(last_commit_ms=None if committed is None else int(committed))
 
     def compact(self, *, target_bytes: int = 128 << 20) -> Cleaned:
-        """See the port."""
+        """See `LakeTable`."""
         layout = FileLayout(self.declaration.partition_by, keep_columns=True)
         return compacted(self, self.place, layout, target_bytes)
 
     def expire(self, *, older_than_ms: int) -> Cleaned:
-        """See the port. The files go with `vacuum`."""
+        """See `LakeTable`. `vacuum` removes the files."""
         with storage_errors(self.place.uri):
             table = self._entry.load()
             before = len(table.snapshots())
@@ -238,11 +238,11 @@ class IcebergFormat:
             return Cleaned(removed=before - len(self._entry.load().snapshots()))
 
     def vacuum(self, *, older_than_ms: int) -> Cleaned:
-        """See the port."""
+        """See `LakeTable`."""
         removed = 0
         with storage_errors(self.place.uri):
             old = [found.path for found in self.place.list() if found.modified_ms < older_than_ms]
-            # What is committed from here on is in files that are younger.
+            # Files of later commits are younger.
             kept = {self.place.relative(path) for path in _referenced(self._entry.load())}
             for path in old:
                 if path not in kept:
@@ -272,7 +272,7 @@ def _planned(table: IcebergTable) -> list[IcebergFile]:
 
 
 def _referenced(table: IcebergTable) -> Iterator[str]:
-    """All files that a remembered state of the table has."""
+    """All files of remembered states of the table."""
     yield table.metadata_location
     yield from (entry.metadata_file for entry in table.metadata.metadata_log)
     for snapshot in table.snapshots():
