@@ -17,11 +17,11 @@ PRODUCERS_MS: Final = 86_400_000
 
 
 class ControllerTiming(NamedTuple):
-    """How long a node waits, in ms.
+    """Timeouts of a node, in ms.
 
-    `heartbeat_ms` between heartbeats, `applied_ms` at least between those that tell of what was applied; `answer_ms`
-    for an answer; `retry_ms` before it asks again, twice as long each time up to `retry_most_ms`; `duplicate_ms`: how
-    long it asks again where its id is taken, which may be by its own past.
+    `heartbeat_ms` between heartbeats, `applied_ms` at least between those that report applied offsets; `answer_ms` for
+    a response; `retry_ms` before a retry, twice as long each time up to `retry_most_ms`; `duplicate_ms`: how long it
+    retries if its id is taken, perhaps by its own previous process.
     """
 
     heartbeat_ms: int = 2_000
@@ -36,23 +36,23 @@ TIMING: Final = ControllerTiming()
 
 
 class ControllerEffects(Protocol):
-    """What a node's part in the controller needs of those around it."""
+    """The effects of a node's controller on its surroundings."""
 
     def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
-        """Ask the controller of a node, this one's too; `done` gets the outcome as of `Caller.call`."""
+        """Send a request to a node's controller, also this one's; `done` gets the outcome as in `Caller.call`."""
 
     def report(self, finding: str) -> None:
-        """Something that an operator must hear of."""
+        """Report a message to the operator."""
 
 
 class ControlKit(NamedTuple):
-    """Ports and bounds. `chance` draws a number from 0 to the one it is given, that not included.
+    """Ports and limits. `chance` draws a number from 0 up to its argument, exclusive.
 
-    `rebalance_ms` is how often leaders return to preferred replicas by themselves; None: never.
+    `rebalance_ms` is the interval at which leadership returns to preferred replicas; None: never.
 
     `producers_ms` is how long idempotent producers are remembered.
 
-    `cluster_id` and `feature_level` are what a cluster without an id gets from its first active controller.
+    `cluster_id` and `feature_level` are set by the first active controller of a cluster without an id.
     """
 
     node_id: int

@@ -1,1 +1,1 @@
-"""The active controller: decides requests, proposes events, and answers once they are committed."""
+"""The active controller: decides requests, proposes events, and responds once they are committed."""

@@ -63,7 +63,7 @@ _ID_BYTES = 16
 
 
 class _Proposal(NamedTuple):
-    """Events that are not committed yet; `behind` are answers that rest on them."""
+    """Events that are not committed yet; `behind` are responses that rest on them."""
 
     events: Sequence[Event]
     end_offset: int
@@ -73,7 +73,7 @@ class _Proposal(NamedTuple):
 
 
 class _Waiter(NamedTuple):
-    """Who waits until all live nodes have applied what is below an offset."""
+    """A request that waits until all live nodes have applied the log below an offset."""
 
     offset: int
     until_ms: int
@@ -81,7 +81,7 @@ class _Waiter(NamedTuple):
 
 
 class ActiveController:
-    """Active in one epoch of the quorum, from when all of the epochs before is applied; `end` makes it so no more."""
+    """Active in one epoch of the quorum, once all earlier epochs are applied, until `end`."""
 
     def __init__(self, runner: Runner, view: ControllerView, kit: ControlKit) -> None:
         self._runner = runner
@@ -89,7 +89,7 @@ class ActiveController:
         self._kit = kit
         self.epoch = runner.machine.epoch
         self.ahead = view.state.copy()
-        """The state with what is proposed and has not taken effect yet: decisions are on this."""
+        """The state including proposals that have not taken effect yet: decisions use it."""
         self._proposed: deque[_Proposal] = deque()
         self._waiters: list[_Waiter] = []
         self._voters = VoterChanges(runner)
@@ -113,15 +113,15 @@ class ActiveController:
         return self._kit.clock.monotonic_ms()
 
     def _leads(self) -> bool:
-        """Whether what is proposed now is ordered in this controller's epoch."""
+        """Whether present proposals are ordered in this controller's epoch."""
         return not self._over and self._runner.leads(self.epoch)
 
     # -- what happens -------------------------------------------------------------------------------
 
     def ask(self, request: Request, done: When) -> None:
-        """Take a request. `done` gets its answer once that and all that it rests on is committed, or why not.
+        """Handle a request. `done` gets the response once it and all that it rests on is committed, or the error.
 
-        NotController where nothing was done, OutcomeUnknown where this controller ended before it knew.
+        NotController if nothing was done, OutcomeUnknown if this controller ended before it knew.
         """
         match request:
             case AwaitApplied():
@@ -140,22 +140,22 @@ class ActiveController:
         self._arm()
 
     def closed(self, node_id: int) -> None:
-        """The connection to a node is closed: it has to be heard soon."""
+        """The connection to a node is closed: its session is shortened."""
         self._sessions.members.closed(node_id, self._now_ms)
         self._arm()
 
     def absent(self, node_id: int) -> None:
-        """There has been no connection to a node yet: it has to be heard soon too."""
+        """There has been no connection to a node yet: its session is shortened too."""
         self._sessions.members.absent(node_id, self._now_ms)
         self._arm()
 
     def applied(self) -> None:
-        """More is committed and has taken effect."""
+        """More of the log is committed and applied."""
         self._voters.look()
         self._look()
 
     def end(self) -> None:
-        """It is active no more; what is proposed is answered by the quorum."""
+        """The controller is no longer active; the quorum completes its proposals."""
         self._over = True
         self._alarm.move(None)
         self._voters.end()
@@ -166,7 +166,7 @@ class ActiveController:
             waiter.done(_not_active())
 
     def tick(self) -> None:
-        """Its time has come: nodes may be silent, and waits over."""
+        """A deadline has passed: sessions and waits may be over."""
         now_ms = self._now_ms
         for node_id in self._sessions.silent(self.ahead.registrations, now_ms):
             self._settling.leave(self.ahead, node_id, self._leave_silent, self._fence_silent)
@@ -187,7 +187,7 @@ class ActiveController:
         self._decide(partial(leave_silent, node, places), self._refused)
 
     def _go_on_draining(self, node_id: int) -> None:
-        """Whoever began it: the next controller goes on when it first hears of the node."""
+        """Continue a drain that any controller has started, when this one first hears of the node."""
         if self._leads():
             self._settling.drain(self.ahead, node_id, self._let_go_draining)
 
@@ -201,7 +201,7 @@ class ActiveController:
         self._decide(partial(fence_silent, node_id), partial(self._not_fenced, node_id))
 
     def _not_fenced(self, node_id: int, outcome: Outcome) -> None:
-        """A silent node that could not be fenced gets another session: it is tried again, and said."""
+        """A silent node that could not be fenced gets another session: the fence is retried, and reported."""
         self._refused(outcome)
         if self._leads() and isinstance(outcome, DuramenError):
             self._sessions.members.registered(node_id, self._now_ms)
@@ -266,7 +266,7 @@ class ActiveController:
             self._propose(draft, outcome, done)
 
     def _answer(self, outcome: Value | DuramenError, done: When) -> None:
-        """Answer what needs no events, behind those that it may rest on."""
+        """Respond without events, after the proposals that the response may rest on."""
         if self._proposed:
             self._proposed[-1].behind.append((done, outcome))
         else:
@@ -287,21 +287,21 @@ class ActiveController:
                 done(_outcome(outcome, proposal.end_offset))
             return
         if not isinstance(result, OutcomeUnknown):
-            # Refused at once, so nobody stands behind it; the quorum has not ordered it, so nothing is lost in between.
+            # Refused immediately, so nothing rests on it; the quorum has not ordered it, so nothing in between is lost.
             self._recall()
         proposal.done(result)
         for done, _ in proposal.behind:
             done(_not_active())
 
     def _remove(self, proposal: _Proposal) -> None:
-        """It is answered: the oldest is, or one that was refused at once."""
+        """Remove a completed proposal: the oldest, or one that was refused immediately."""
         if self._proposed[0] is proposal:
             self._proposed.popleft()
         else:
             self._proposed.remove(proposal)
 
     def _recall(self) -> None:
-        """Forget what was decided and not proposed."""
+        """Discard decisions that were not proposed."""
         self.ahead = self._view.state.copy()
         for proposal in self._proposed:
             if proposal.end_offset > self._runner.applied.offset:
@@ -318,7 +318,7 @@ class ActiveController:
             done(_not_active())
 
     def _look(self) -> None:
-        """Answer those whose offset every live node has applied."""
+        """Respond to the waits whose offset every live node has applied."""
         waiting: list[_Waiter] = []
         waiters, self._waiters = self._waiters, waiting
         for waiter in waiters:
@@ -328,7 +328,7 @@ class ActiveController:
                 waiting.append(waiter)
 
     def _is_known(self, offset: int) -> bool:
-        """Whether all know it that are live, or are to be, or are to be no more."""
+        """Whether every live node has applied the log below the offset, including nodes whose liveness is changing."""
         live = self._view.state.registrations.live | self.ahead.registrations.live
         return self._runner.applied.offset >= offset and self._sessions.know(sorted(live), offset)
 

@@ -27,7 +27,7 @@ __all__ = ["create_stream", "delete_stream", "grant"]
 
 
 def create_stream(request: requests.CreateStream, draft: Draft, stream_id: StreamId, now_ms: int) -> Created:
-    """Create a stream, at `now_ms` since 1970. Raises as `create_replicated`."""
+    """Create a stream, at `now_ms` since 1970. Raises like `create_replicated`."""
     events = create_replicated(
         draft.state,
         request.wish,
@@ -43,15 +43,15 @@ def create_stream(request: requests.CreateStream, draft: Draft, stream_id: Strea
 
 
 def delete_stream(request: requests.DeleteStream, draft: Draft, now_ms: int, producers_ms: int) -> Done:
-    """Delete a stream, at `now_ms` since 1970. Raises as `decisions.delete_stream`."""
+    """Delete a stream, at `now_ms` since 1970. Raises like `decisions.delete_stream`."""
     draft.add(decisions.delete_stream(draft.state, request.name, now_ms=now_ms, producers_ms=producers_ms))
     return Done()
 
 
 def grant(request: requests.Request, draft: Draft) -> Value:
-    """Decide what a user asks for, streams to be created or deleted apart.
+    """Decide a user's request, except for the creation and deletion of streams.
 
-    Raises as the decision of `controller` that it is.
+    Raises like the decision of `controller`.
     """
     if isinstance(request, requests.PlanMoves):
         return Planned(tuple(plan(draft.state, request.without_nodes)))

@@ -19,20 +19,23 @@ __all__ = ["Controller", "ControllerListener"]
 
 
 class ControllerListener(Protocol):
-    """Who has to hear of what changes."""
+    """Listens to changes of the controller."""
 
     def leader_changed(self) -> None:
-        """Another node may lead the quorum."""
+        """The leader of the quorum may have changed."""
 
     def applied(self) -> None:
-        """More has taken effect."""
+        """More of the log is applied."""
 
     def closed(self, node_id: int) -> None:
-        """There is no connection to a node any more: what it was asked it will not answer."""
+        """The last connection to a node is closed: it will not respond to earlier requests."""
 
 
 class Controller:
-    """On this node's replica, which votes or only follows; who is told of its effects hands them to `happened`."""
+    """The controller on this node's replica, voter or observer.
+
+    The receiver of the replica's effects passes them to `happened`.
+    """
 
     def __init__(self, runner: Runner, view: ControllerView, worker: Worker, kit: ControlKit) -> None:
         self._runner = runner
@@ -43,7 +46,7 @@ class Controller:
         self._watchers: list[ControllerListener] = []
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._connected: set[int] = {kit.node_id}
-        self._closed: dict[int, None] = {}  # nodes to which there was a connection, and is none; in order
+        self._closed: dict[int, None] = {}  # nodes whose last connection is closed; in order
         self._looks = False
         self._over = False
         self._look_soon()
@@ -52,17 +55,17 @@ class Controller:
 
     @property
     def state(self) -> ControllerState:
-        """What is committed, as far as this node has applied it: not to be kept, not to be changed."""
+        """The committed state that this node has applied: read-only, and not to be kept."""
         return self._view.state
 
     @property
     def applied_offset(self) -> int:
-        """What is below this offset of the metadata log has taken effect here."""
+        """The offset below which this node has applied the metadata log."""
         return self._runner.applied.offset
 
     @property
     def leader_id(self) -> int | None:
-        """The node that leads the quorum, as far as this one knows."""
+        """The leader of the quorum, as far as this node knows."""
         leader = self._runner.machine.leader
         return None if leader is None or self._over else leader.node_id
 
@@ -73,56 +76,56 @@ class Controller:
 
     @property
     def active(self) -> ActiveController | None:
-        """What decides, where this node is the active controller."""
+        """The active controller, if it is on this node."""
         return self._active
 
     @property
     def active_epoch(self) -> int | None:
-        """The epoch of the quorum in which this node decides, if it does."""
+        """The epoch of the quorum in which this node is the active controller, if it is."""
         return None if self._active is None else self._active.epoch
 
     @property
     def closed_to(self) -> tuple[int, ...]:
-        """Nodes to which there was a connection, and is none."""
+        """Nodes whose last connection is closed."""
         return tuple(self._closed)
 
     @property
     def absent(self) -> tuple[int, ...]:
-        """Live nodes to which there has been no connection since this node's start."""
+        """Live nodes without a connection since this node's start."""
         live = self._view.state.registrations.live
         return tuple(sorted(live - self._connected - self._closed.keys()))
 
     # -- what is asked ------------------------------------------------------------------------------
 
     def ask(self, request: Request, done: When) -> None:
-        """A request of this node or of another one: answered by the active controller, which this has to be."""
+        """Handle a request of this node or of another one; this node must be the active controller."""
         if self._active is None:
             done(self._not_controller())
         else:
             self._active.ask(request, done)
 
     def when_applied(self, offset: int, done: Callable[[], None]) -> None:
-        """Call `done` once what is below the offset has taken effect here; never, where the node stops before."""
+        """Call `done` once the log below the offset is applied here; never, if the node stops before."""
         if offset <= self.applied_offset:
             done()
         else:
             self._waiting.append((offset, done))
 
     def watch(self, watcher: ControllerListener) -> None:
-        """Tell it of what changes from here on."""
+        """Notify it of changes from now on."""
         self._watchers.append(watcher)
 
     # -- what happens -------------------------------------------------------------------------------
 
     def happened(self, effect: Effect) -> None:
-        """The replica has carried an effect out."""
+        """The replica has executed an effect."""
         if isinstance(effect, Became):
             self._depose()
         if isinstance(effect, Became | Commit | Install):
             self._look_soon()
 
     def closed(self, node_id: int) -> None:
-        """There is no connection to a node any more."""
+        """The last connection to a node is closed."""
         self._connected.discard(node_id)
         self._closed[node_id] = None
         if self._active is not None:
@@ -136,7 +139,7 @@ class Controller:
         self._closed.pop(node_id, None)
 
     def stop(self) -> None:
-        """The replica is stopping, or has failed: nothing is decided here any more."""
+        """The replica is stopping, or has failed: decide nothing more."""
         self._over = True
         self._depose()
 
@@ -148,7 +151,7 @@ class Controller:
             active.end()
 
     def _look_soon(self) -> None:
-        """A commit is told of before it takes effect, in the middle of the replica's work: look once that is done."""
+        """A commit is announced before it takes effect, during the replica's work: look after that."""
         if not self._looks:
             self._looks = True
             self._worker.soon(self._look)
@@ -175,7 +178,7 @@ class Controller:
             watcher.applied()
 
     def _is_ready(self) -> bool:
-        """Whether this node leads and has applied all that was committed before: the first entry of its epoch is."""
+        """Whether this node leads and has applied all earlier commits: the first entry of its epoch is applied."""
         machine = self._runner.machine
         return machine.role is RaftRole.LEADER and self._runner.applied.epoch == machine.epoch
 

@@ -21,7 +21,7 @@ _Settle = Callable[[Node, Sequence[PartitionId]], None]
 
 
 class Settling:
-    """Takes the partitions of nodes turn by turn, until it is over."""
+    """Moves the partitions of nodes in steps, until it is closed."""
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._deadlines = deadlines
@@ -30,9 +30,9 @@ class Settling:
         self._over = False
 
     def leave(self, state: ControllerState, node_id: int, settle: _Settle, fence: Callable[[int], None]) -> None:
-        """A node is silent: `settle` decides on some of its partitions, those that it leads first, `fence` on the rest.
+        """A node is silent: `settle` moves some of its partitions, those that it leads first, `fence` the rest.
 
-        Those of a node that has few leave it in the proposal that fences it.
+        A node with few partitions is fenced in one proposal with their moves.
         """
         node = state.registrations.get(node_id)
         if node is None or not fencing.has_many(state, node_id):
@@ -41,7 +41,7 @@ class Settling:
             self._go_on(node, _leaders_first(state, node_id), settle, partial(fence, node_id))
 
     def drain(self, state: ControllerState, node_id: int, settle: _Settle) -> None:
-        """Where a node that drains has partitions left that it could leave: `settle` decides on them as in `leave`."""
+        """If a draining node has partitions that it could give up, `settle` moves them as in `leave`."""
         node = state.registrations.get(node_id)
         if node is None or node.fenced or not node.draining or node_id in self._drained:
             return
@@ -50,7 +50,7 @@ class Settling:
             self._go_on(node, _leaders_first(state, node_id), settle, partial(self._drained.discard, node_id))
 
     def end(self) -> None:
-        """Settle no more."""
+        """Stop all moves."""
         self._over = True
 
     def _go_on(self, node: Node, left: Iterator[PartitionId], settle: _Settle, done: Callable[[], None]) -> None:

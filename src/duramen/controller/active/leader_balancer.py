@@ -10,16 +10,16 @@ from duramen.broker.control.responses import Answer, Outcome, Stepped, When
 __all__ = ["AT_ONCE", "Balancing"]
 
 AT_ONCE: Final = 1_000
-"""Leaders that move in one turn, as in Apache Kafka: a controller that decides on more is deaf for too long."""
+"""Leaders per step, as in Apache Kafka: a controller that decides on more does not respond for too long."""
 
 
 class Balancing:
-    """Moves leaders every so often while a controller is active."""
+    """Moves leaders periodically while a controller is active."""
 
     def __init__(
         self, clock: Clock, deadlines: Deadlines, every_ms: int | None, rebalance: Callable[[When], None]
     ) -> None:
-        """`rebalance` moves up to `AT_ONCE` leaders, and says how many; without `every_ms` none moves."""
+        """`rebalance` moves up to `AT_ONCE` leaders, and returns their number; without `every_ms` it never runs."""
         self._clock = clock
         self._every_ms = every_ms
         self._rebalance = rebalance
@@ -28,7 +28,7 @@ class Balancing:
         self._next()
 
     def end(self) -> None:
-        """Move none any more."""
+        """Stop."""
         self._over = True
         self._alarm.move(None)
 

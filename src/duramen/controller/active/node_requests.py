@@ -30,9 +30,9 @@ __all__ = [
 
 
 def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_ms: int) -> Registered:
-    """Take a registration; the node's session begins. Raises as `register`.
+    """Accept a registration; the node's session starts. Raises like `register`.
 
-    It begins before that is committed: another directory under the same id must not be taken meanwhile.
+    The session starts before the commit: meanwhile another directory under the same id must be refused.
     """
     wish = request.wish
     is_live = sessions.members.is_live(wish.node_id, now_ms)
@@ -46,9 +46,9 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
 
 
 def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Beaten:
-    """Take a heartbeat. Raises NodeNotFound, NodeEpochStale.
+    """Handle a heartbeat. Raises NodeNotFound, NodeEpochStale.
 
-    A fenced node that lacks what every live one is said to know stays fenced.
+    A fenced node stays fenced until it has applied everything that all live nodes are said to know.
     """
     beat_ = request.beat
     if request.unwritable:
@@ -63,7 +63,7 @@ def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Be
 
 
 def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
-    """Take what leaders propose, one after another."""
+    """Handle the proposals of leaders, one after another."""
     return IsrAnswers(tuple(_alter(proposal, draft) for proposal in request.proposals))
 
 
@@ -76,9 +76,9 @@ def _alter(proposal: InSyncProposal, draft: Draft) -> Isr:
 
 
 def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions, now_ms: int) -> Done:
-    """Take reports of leaders that do not answer; those that enough have reported lead no more.
+    """Handle reports of leaders that do not respond; a leader with enough reports loses leadership.
 
-    Raises NodeNotFound, NodeEpochStale where the reporter is not who it was. A fenced one says nothing about others.
+    Raises NodeNotFound, NodeEpochStale if the reporter's registration is stale. Reports of fenced nodes are ignored.
     """
     reporter = registered_node(draft.state, *request.reporter)
     for place, leader_epoch in request.reports:
@@ -91,7 +91,7 @@ def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions,
 
 
 def report_damage(request: ReportDamage, draft: Draft) -> Done:
-    """A node is not counted on for what damage has cost its replicas. Raises NodeNotFound, NodeEpochStale."""
+    """Exclude a node's damaged replicas from in-sync sets. Raises NodeNotFound, NodeEpochStale."""
     reporter = registered_node(draft.state, *request.reporter)
     for place in request.places:
         draft.add(lose_records(draft.state, place, reporter.id))
@@ -99,7 +99,7 @@ def report_damage(request: ReportDamage, draft: Draft) -> Done:
 
 
 def allocate_ids(draft: Draft) -> Block:
-    """The next block of ids for producers."""
+    """The next block of producer ids."""
     (event,) = allocate_producer_ids(draft.state)
     draft.add([event])
     return Block(event.first, event.count)
@@ -114,14 +114,14 @@ def fence_silent(node_id: int, draft: Draft) -> Done:
 
 
 def leave_silent(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
-    """Let some of its partitions leave a node whose session is over, unless it has registered again since."""
+    """Move some of its partitions off a node whose session is over, unless it has registered again since."""
     if _is_there(node, draft):
         draft.add(leave(draft.state, node, places))
     return Done()
 
 
 def let_go_draining(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
-    """Let some of its partitions leave a node that drains, unless it has registered again since."""
+    """Move some of its partitions off a draining node, unless it has registered again since."""
     if _is_there(node, draft):
         draft.add(let_go(draft.state, places))
     return Done()

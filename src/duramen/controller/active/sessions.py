@@ -10,13 +10,13 @@ from duramen.metadata.sessions import SESSIONS, Membership, Sessions
 __all__ = ["NodeSessions"]
 
 _LATE_SHARE: Final = 4
-"""Who looks a quarter of a session late was not running: what nodes sent meanwhile may wait unread."""
+"""A check that is late by a quarter of a session shows that this process did not run: messages may be unread."""
 
 
 class NodeSessions:
-    """The sessions and reports since this controller is active: each node begins with a whole session.
+    """The sessions and reports since this controller became active: each node starts with a whole session.
 
-    All that is below `known_offset` of the metadata log may have been said to be known to every live node: who has not
+    Clients may have been told that every live node knows the metadata log below `known_offset`: a node that has not
     applied it stays fenced.
     """
 
@@ -31,21 +31,24 @@ class NodeSessions:
         *,
         report_window_ms: int = WINDOW_MS,
     ) -> None:
-        """`end_offset` is the end of the metadata log: nothing behind it was said by a controller before this one."""
+        """`end_offset` is the end of the metadata log: earlier controllers have announced nothing after it."""
         self._rules = rules
         self.known_offset = end_offset
         self.members = Membership(nodes, now_ms, rules)
         self.reports = Reports(report_window_ms)
 
     def know(self, node_ids: Iterable[int], offset: int) -> bool:
-        """Whether these nodes, which are all that are live, have applied what is below the offset: it may be said."""
+        """Whether these nodes have applied the log below the offset.
+
+        They are all live nodes; then the offset may be announced.
+        """
         knows = self.members.know(node_ids, offset)
         if knows:
             self.known_offset = max(self.known_offset, offset)
         return knows
 
     def silent(self, nodes: Nodes, now_ms: int) -> list[int]:
-        """The nodes whose sessions are over, which are forgotten with it; nobody where this controller itself slept."""
+        """The nodes whose sessions are over, which are forgotten; none if this controller itself was paused."""
         self.reports.forget(now_ms)
         due_ms = self.members.deadline_ms
         if due_ms is not None and now_ms - due_ms > self._rules.timeout_ms // _LATE_SHARE:

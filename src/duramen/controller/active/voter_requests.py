@@ -34,14 +34,14 @@ _ERRORS: Final[Mapping[VoterChangeRefusal, type[DuramenError]]] = MappingProxyTy
 
 
 class VoterChanges:
-    """Those that are not committed yet (KIP-853), by where their entry ends. Of a controller in one epoch."""
+    """The uncommitted changes (KIP-853), by the ends of their entries. For a controller in one epoch."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self._waiting: list[tuple[int, When]] = []
 
     def ask(self, request: requests.AddVoter | requests.RemoveVoter, done: When) -> None:
-        """Change the voters; `done` as of any request."""
+        """Change the voters; `done` as for any request."""
         if isinstance(request, requests.AddVoter):
             end = self._runner.change(VoterAddition(request.voter))
         else:
@@ -53,7 +53,7 @@ class VoterChanges:
             self.look()
 
     def look(self) -> None:
-        """More has taken effect: all of it was ordered in this epoch or before."""
+        """More of the log is applied: all of it was ordered in this epoch or before."""
         applied_offset = self._runner.applied.offset
         reached = [done for offset, done in self._waiting if offset <= applied_offset]
         self._waiting = [entry for entry in self._waiting if entry[0] > applied_offset]
@@ -61,7 +61,7 @@ class VoterChanges:
             done(Answer(Done(), applied_offset))
 
     def end(self) -> None:
-        """The controller is active no more; who removed its own node learns that it is committed."""
+        """The controller is no longer active; a controller that removed its own node learns of the commit."""
         self.look()
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
@@ -73,5 +73,5 @@ class VoterChanges:
 
 
 def refusal_error(refusal: VoterChangeRefusal) -> DuramenError:
-    """Why the voters are not changed, as an error."""
+    """The refusal as an error."""
     return _ERRORS[refusal](refusal.value)

@@ -45,40 +45,40 @@ __all__ = [
 ]
 
 WITHIN_MS: Final = 10_000
-"""How long what is asked may take where nothing else is said."""
+"""The default timeout of a request."""
 
 CLUSTER_ENDPOINT: Final = "cluster"
-"""The name of the endpoint at which the other nodes reach one."""
+"""The name of the endpoint for other nodes."""
 
-_AT_ONCE: Final = 64  # requests of one wish that are under way together
+_AT_ONCE: Final = 64  # concurrent requests of one operation
 
 Settled = Callable[[DuramenError | None], None]
-"""Called with None where it is so, or with why not."""
+"""Called with None on success, or with the error."""
 
 
 class ControllerClient(Protocol):
-    """Who brings a request to the active controller: see `Asker`."""
+    """Sends requests to the active controller: see `Asker`."""
 
     def ask(self, request: Request, done: When, *, within_ms: int) -> None:
-        """`done` gets the answer once, or why there is none."""
+        """`done` gets the response once, or the error."""
 
 
 class Elected(NamedTuple):
-    """What became of one partition's election: None, or why its leader is who it was."""
+    """The outcome of one partition's election: None, or the reason why its leader is unchanged."""
 
     place: PartitionId
     error: DuramenError | None
 
 
 class Look(NamedTuple):
-    """The quorum, and whether its leader has said so: only that one knows how far the others are."""
+    """The quorum, and whether its leader has reported it: only the leader knows the others' progress."""
 
     observed: Observed
     from_leader: bool
 
 
 class ClusterAdmin:
-    """What is asked is decided by whoever leads; what is read is what this node has applied, which may be older."""
+    """The active controller decides requests; reads return the state that this node has applied, which may be older."""
 
     def __init__(
         self,
@@ -86,7 +86,10 @@ class ClusterAdmin:
         state: Callable[[], ControllerState],
         described: Callable[[], QuorumDescription | None],
     ) -> None:
-        """`state` is what is committed as this node knows it, `described` the quorum, None before it takes part."""
+        """`state` returns the committed state known to this node.
+
+        `described` returns the quorum, None before the node joins.
+        """
         self._asking = asking
         self._state = state
         self._described = described
@@ -95,7 +98,7 @@ class ClusterAdmin:
 
     @property
     def state(self) -> ControllerState:
-        """What is committed, as far as this node has applied it: not to be kept, not to be changed."""
+        """The committed state that this node has applied: read-only, and not to be kept."""
         return self._state()
 
     def find(self, stream: str, partition: int) -> PartitionId:
@@ -108,12 +111,12 @@ class ClusterAdmin:
         return PartitionId(known.id, partition)
 
     def name(self, place: PartitionId) -> str:
-        """The name of a partition's stream; its id where that is gone."""
+        """The name of a partition's stream; its id if the stream is deleted."""
         stream = self.state.stream_by_id(place.stream_id)
         return str(place.stream_id) if stream is None else stream.name
 
     def observe(self, done: Callable[[Observed | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
-        """The quorum and how far everybody is, as the active controller sees it."""
+        """The quorum and the progress of all replicas, from the active controller."""
 
         def answered(outcome: Outcome) -> None:
             if isinstance(outcome, DuramenError):
@@ -124,14 +127,14 @@ class ClusterAdmin:
         self._asking.ask(requests.Observe(), answered, within_ms=within_ms)
 
     def seen_from_here(self) -> Observed:
-        """The quorum as this node alone sees it. Raises NotController before it takes part."""
+        """The quorum as known to this node alone. Raises NotController before it joins."""
         described = self._described()
         if described is None:
             raise NotController("this node has not joined a cluster yet")
         return Observed(*described[:5], tuple(described.endpoints))
 
     def look(self, done: Callable[[Look | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
-        """As `observe`, or as this node sees it where no controller answers."""
+        """As `observe`, or as known to this node if no controller responds."""
 
         def answered(observed: Observed | DuramenError) -> None:
             if isinstance(observed, Observed):
@@ -160,13 +163,16 @@ class ClusterAdmin:
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Let the preferred replicas lead."""
+        """Elect the preferred replicas as leaders."""
         self._elect([requests.ElectLeader(place) for place in places], done, within_ms)
 
     def elect_unclean(
         self, surveys: Sequence[Survey], done: Callable[[list[Elected]], None], *, within_ms: int = WITHIN_MS
     ) -> None:
-        """Where nobody leads, let the most complete replica lead that has answered: what it lacks is lost."""
+        """For partitions without a leader, elect the most complete replica that has responded.
+
+        The records that it lacks are lost.
+        """
         none = [Elected(one.place, self._unelectable(one)) for one in surveys if one.best is None]
         wanted = [requests.ElectLeader(one.place, True, one.best) for one in surveys if one.best is not None]
         self._elect(wanted, lambda elected: done([*elected, *none]), within_ms)
@@ -187,7 +193,7 @@ class ClusterAdmin:
         self._each(wanted, answered, within_ms)
 
     def electable(self, *, unclean: bool = False) -> list[PartitionId]:
-        """The partitions that an election may give another leader, as far as this node knows."""
+        """The partitions that an election could give another leader, as far as this node knows."""
         return [
             place
             for place, partition in self.state.partitions
@@ -195,7 +201,7 @@ class ClusterAdmin:
         ]
 
     def move_leader(self, place: PartitionId, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let a node that is in sync lead."""
+        """Make an in-sync replica the leader."""
         self._settle(requests.MoveLeader(place, node_id), done, within_ms)
 
     # -- replicas -----------------------------------------------------------------------------------
@@ -209,9 +215,9 @@ class ClusterAdmin:
         may_resize: bool = True,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Let a partition have these replicas; None: those that it had before the reassignment that is under way.
+        """Set the replicas of a partition; None cancels a reassignment in progress.
 
-        `may_resize`: they may be more or fewer than before.
+        `may_resize`: their number may change.
         """
         known = self.state.partitions.get(place)
         if replicas is None:
@@ -228,7 +234,7 @@ class ClusterAdmin:
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Plan how to spread the replicas over the nodes, and to empty those that are named."""
+        """Plan a balanced distribution of replicas over the nodes, without those in `without_nodes`."""
         missing = [node_id for node_id in without_nodes if node_id not in self.state.registrations]
         if missing:
             done(NodeNotFound(f"node {missing[0]} is not registered"))
@@ -250,7 +256,7 @@ class ClusterAdmin:
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Carry a plan on, so that `at_once` of its moves are under way."""
+        """Continue a plan, with `at_once` moves in progress."""
         self._step(requests.BeginMoves(tuple(moves), at_once), done, within_ms)
 
     def cancel(
@@ -260,25 +266,25 @@ class ClusterAdmin:
         *,
         within_ms: int = WITHIN_MS,
     ) -> None:
-        """Take back what is under way of a plan."""
+        """Cancel the moves of a plan that are in progress."""
         self._step(requests.CancelMoves(tuple(moves)), done, within_ms)
 
     def progress(self, moves: Sequence[ReplicaMove]) -> MovesProgress:
-        """How far a plan has been carried out, as far as this node knows."""
+        """The progress of a plan, as far as this node knows."""
         return progress(self.state, moves)
 
     # -- nodes --------------------------------------------------------------------------------------
 
     def drain(self, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let leaders leave a node, and none come to it, until it registers anew."""
+        """Move leadership off a node and keep it from becoming leader until it registers again."""
         self._settle(requests.DrainNode(node_id), done, within_ms)
 
     def unregister(self, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let a node that is gone, and holds no replicas, take part no more."""
+        """Unregister a stopped node without replicas."""
         self._settle(requests.UnregisterNode(node_id), done, within_ms)
 
     def remove(self, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """As `unregister`; a voter votes no more first."""
+        """Like `unregister`; a voter is removed from the voters first."""
         try:
             unregister(self.state, node_id)
         except DuramenError as error:
@@ -294,13 +300,13 @@ class ClusterAdmin:
         self.remove_voter(node_id, removed, within_ms=within_ms)
 
     def set_feature_level(self, level: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let the cluster use what this level has; it never goes down."""
+        """Raise the cluster's feature level; it never decreases."""
         self._settle(requests.SetFeatureLevel(level), done, within_ms)
 
     # -- voters -------------------------------------------------------------------------------------
 
     def add_voter(self, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let a node that takes part, and follows the metadata log, vote."""
+        """Make a registered node, which follows the metadata log, a voter."""
 
         def seen(observed: Observed | DuramenError) -> None:
             if isinstance(observed, DuramenError):
@@ -330,7 +336,7 @@ class ClusterAdmin:
         return Voter(replica if replica in followers else followers[-1], where if port else "")
 
     def remove_voter(self, node_id: int, done: Settled, *, within_ms: int = WITHIN_MS) -> None:
-        """Let a node vote no more; it goes on to follow."""
+        """Remove a voter; the node continues as an observer."""
 
         def seen(observed: Observed | DuramenError) -> None:
             if isinstance(observed, DuramenError):
@@ -347,7 +353,7 @@ class ClusterAdmin:
     def change_voters(
         self, change: requests.AddVoter | requests.RemoveVoter, done: Settled, *, within_ms: int = WITHIN_MS
     ) -> None:
-        """Change the voters by one, named in full."""
+        """Add or remove one voter, given completely."""
         self._settle(change, done, within_ms)
 
     # -- asking -------------------------------------------------------------------------------------
@@ -370,7 +376,7 @@ class ClusterAdmin:
 
 
 class _Each:
-    """Several requests, a bounded number of them under way; answered in their order."""
+    """Several requests, with a limited number in progress; the responses are in order."""
 
     def __init__(
         self, asking: ControllerClient, wanted: Sequence[Request], done: Callable[[list[Outcome]], None], within_ms: int
@@ -384,7 +390,7 @@ class _Each:
         self._going = False
 
     def go_on(self) -> None:
-        """Ask what may be asked; an answer may come before the call is over."""
+        """Send the requests that the limit allows; a response may come within the call."""
         if self._going:
             return
         self._going = True
@@ -405,7 +411,7 @@ class _Each:
 
 
 def endpoint_of(node: Node, name: str) -> tuple[str, int] | None:
-    """Host and port of a node's endpoint; None where it has none of that name."""
+    """Host and port of a node's endpoint; None if it has none of that name."""
     return next(((one.host, one.port) for one in node.endpoints if one.name == name), None)
 
 
@@ -423,4 +429,4 @@ class AdministeredMembership(NodeMembership, Protocol):
 
     @property
     def cluster_admin(self) -> ClusterAdmin:
-        """What operators ask of the cluster."""
+        """The operators' requests about the cluster."""

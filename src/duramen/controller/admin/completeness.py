@@ -1,4 +1,4 @@
-"""How complete each live replica of a partition without a leader is: the basis of an unclean election."""
+"""The completeness of each live replica of a partition without a leader: the basis of an unclean election."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -28,13 +28,13 @@ class SurveyTarget(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SurveyReplicas(msgspec.Struct, frozen=True, array_like=True):
-    """A node is asked what its replicas of partitions have."""
+    """Ask a node for the state of its replicas of partitions."""
 
     wanted: list[SurveyTarget]
 
 
 class KeptReplicas(msgspec.Struct, frozen=True, array_like=True):
-    """What each replica has; None where the node has none."""
+    """The state of each replica; None if the node has none."""
 
     kept: list[ReplicaCompleteness | None]
 
@@ -45,7 +45,7 @@ Done = Callable[[list[Survey]], None]
 
 
 class Completeness:
-    """Asks the replicas of partitions what they have."""
+    """Asks the replicas of partitions for their state."""
 
     def __init__(self, membership: Callable[[], NodeMembership], streams: BrokerStreams, caller: Caller) -> None:
         self._membership = membership
@@ -54,9 +54,9 @@ class Completeness:
         caller.server.handle(SURVEY_REPLICAS, self._serve)
 
     def survey(self, places: Sequence[PartitionId], done: Done) -> None:
-        """Tell `done` of each partition, in their order, what its replicas have; it may be called at once."""
+        """`done` gets the replicas' states of each partition, in order; it may be called within this call."""
         membership = self._membership()
-        live = {node.id for node in membership.nodes if not node.draining} or {self._caller.node_id}  # it is alone
+        live = {node.id for node in membership.nodes if not node.draining} or {self._caller.node_id}  # standalone
         by_node: dict[int, list[int]] = {}
         surveys = []
         for at, place in enumerate(places):
@@ -85,7 +85,7 @@ class Completeness:
         self._caller.gather(SURVEY_REPLICAS, requests, gathered)
 
     def _serve(self, request: SurveyReplicas, done: Answered[KeptReplicas]) -> None:
-        """Tell what replicas here have."""
+        """Report the replicas of this node."""
         done(KeptReplicas([self._look(wish) for wish in request.wanted]))
 
     def _look(self, wish: SurveyTarget) -> ReplicaCompleteness | None:

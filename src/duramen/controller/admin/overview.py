@@ -13,7 +13,7 @@ __all__ = ["NodeLoad", "PartitionFaults", "faults", "moving", "nodes"]
 
 
 class NodeLoad(NamedTuple):
-    """A node, how many partitions it leads, how many replicas it has, and how many read replicas beside them."""
+    """A node, and the numbers of its leaders, of its replicas, and of its read replicas."""
 
     node: Node
     leaders: int
@@ -31,7 +31,7 @@ class NodeLoad(NamedTuple):
 
 
 class PartitionFaults(NamedTuple):
-    """Of `partitions` in all: those without a leader, with fewer in sync than hold them, and those that move."""
+    """Out of `partitions`: those without a leader, under-replicated ones, and those being moved."""
 
     partitions: int
     leaderless: Sequence[PartitionId]
@@ -40,7 +40,7 @@ class PartitionFaults(NamedTuple):
 
 
 def nodes(state: ControllerState) -> Iterator[NodeLoad]:
-    """The nodes that are registered, by id. What a node that is alone has is all its own."""
+    """The registered nodes, by id. A standalone node has all partitions."""
     own = 0 if state.cluster_id else sum(stream.partitions for stream in state.streams.values())
     read = _read_replicas(state)
     for node in state.registrations:
@@ -58,12 +58,12 @@ def _read_replicas(state: ControllerState) -> Counter[int]:
 
 
 def moving(state: ControllerState) -> Iterator[tuple[PartitionId, PartitionState]]:
-    """The partitions whose reassignment is under way."""
+    """The partitions with a reassignment in progress."""
     return ((place, partition) for place, partition in state.partitions if partition.is_moving)
 
 
 def faults(state: ControllerState) -> PartitionFaults:
-    """What an operator has to look at."""
+    """The partitions that need an operator's attention."""
     leaderless, under_replicated = [], []
     for place, partition in state.partitions:
         if partition.leader is None:

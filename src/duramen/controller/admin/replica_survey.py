@@ -11,9 +11,9 @@ __all__ = ["ReplicaCompleteness", "Survey"]
 
 
 class ReplicaCompleteness(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica has: the epoch of its last record, its end, and the highest high watermark that it knows.
+    """The state of a replica: the epoch of its last record, its end, and the highest high watermark that it knows.
 
-    `damaged_records` are those below its end that it has lost to damage, as far as it knows.
+    `damaged_records` counts records below its end that are known to be lost to damage.
     """
 
     leader_epoch: int
@@ -23,7 +23,7 @@ class ReplicaCompleteness(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Survey(NamedTuple):
-    """What the replicas of a partition have, by node; of those in `silent` nothing was heard."""
+    """The states of a partition's replicas, by node; the nodes in `silent` did not respond."""
 
     place: PartitionId
     kept: dict[int, ReplicaCompleteness]
@@ -38,11 +38,11 @@ class Survey(NamedTuple):
 
     @property
     def known_end(self) -> int:
-        """The end of the log as far as any replica that answered knows it."""
+        """The highest end of the log that a responding replica knows."""
         return max((max(kept.end_offset, kept.high_watermark) for kept in self.kept.values()), default=0)
 
     @property
     def lost(self) -> int:
-        """How many records below the known end the most complete replica lacks."""
+        """The number of records below the known end that the most complete replica lacks."""
         best = None if self.best is None else self.kept[self.best]
         return 0 if best is None else max(0, self.known_end - best.end_offset) + best.damaged_records

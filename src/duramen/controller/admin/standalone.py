@@ -21,7 +21,7 @@ _FIRST_EPOCH: Final = 1
 
 
 class AloneAsking:
-    """Answers at once. `described` is the quorum of one that this node is."""
+    """Responds at once. `described` returns the quorum of this one node."""
 
     def __init__(
         self, node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
@@ -31,7 +31,7 @@ class AloneAsking:
         self._described = described
 
     def ask(self, request: Request, done: When, *, within_ms: int) -> None:
-        """Decide; what would change something is refused."""
+        """Decide; changes are refused."""
         del within_ms
         outcome: Outcome
         try:
@@ -62,7 +62,7 @@ class AloneAsking:
         return RequestInvalid(f"node {self._node_id} is standalone: there is no other node for this")
 
     def _cluster_of_one(self, place: PartitionId | None) -> ControllerState:
-        """The nodes that this one knows of, which is itself, and the partition that is asked about."""
+        """A cluster of this node, and the partition of the request."""
         known, state = self._state(), ControllerState()
         state.registrations = known.registrations.copy()
         stream = None if place is None else known.stream_by_id(place.stream_id)
@@ -76,5 +76,5 @@ class AloneAsking:
 def standalone_admin(
     node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
 ) -> ClusterAdmin:
-    """The office of a node that is alone."""
+    """The cluster admin of a standalone node."""
     return ClusterAdmin(AloneAsking(node_id, state, described), state, described)

@@ -20,11 +20,11 @@ from duramen.metadata.stream_rules import RulesOf
 __all__ = ["UncleanElections"]
 
 _WAIT_MS: Final = 1_000
-"""For so long a replica that has all records may come back first."""
+"""The period in which a replica with all records may return first."""
 
 
 class UncleanElections:
-    """Looks after partitions without a leader, on the node that is the active controller."""
+    """Elects leaders for partitions without one, on the active controller's node."""
 
     def __init__(
         self,
@@ -39,16 +39,16 @@ class UncleanElections:
         self._completeness = completeness
         self._clock = clock
         self._deadlines = deadlines
-        self._before: frozenset[PartitionId] = frozenset()  # those that had no leader when it was looked last
+        self._before: frozenset[PartitionId] = frozenset()  # partitions without a leader at the last look
         self._armed = False
 
     def happened(self, event: Event | None) -> None:
-        """The metadata has changed: partitions may have no leader any more, or be allowed another one."""
+        """The metadata has changed: partitions may have lost their leader, or their config may allow another one."""
         if not self._armed and self._electable(self._touched(event)):
             self._later()
 
     def _touched(self, event: Event | None) -> Iterable[StreamId]:
-        """The streams whose partitions may need an election after an event; None: the state is another as a whole."""
+        """The streams whose partitions may need an election after an event; None: the whole state was replaced."""
         match event:
             case PartitionChanged(leader=None) | StreamConfigured():
                 return (stream_id_of(event.id),)
@@ -60,7 +60,7 @@ class UncleanElections:
         return (stream.id for stream in self._membership().state.streams.values())
 
     def _electable(self, stream_ids: Iterable[StreamId]) -> frozenset[PartitionId]:
-        """The partitions without a leader whose config allows one that may lack records."""
+        """The partitions without a leader whose config allows an unclean election."""
         state = self._membership().state
         rules = RulesOf(state)
         return frozenset(

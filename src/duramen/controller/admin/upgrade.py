@@ -11,7 +11,7 @@ __all__ = ["Upgrade", "UpgradeChange", "upgrade_of"]
 
 
 class UpgradeChange(NamedTuple):
-    """A stream whose `min.insync.replicas`, which is not set, becomes another."""
+    """A stream whose default of `min.insync.replicas` changes."""
 
     stream: str
     before: int
@@ -19,7 +19,10 @@ class UpgradeChange(NamedTuple):
 
 
 class Upgrade(NamedTuple):
-    """From `level` to `highest_level`, which all nodes know; `older` are nodes that know less than this version."""
+    """From `level` to `highest_level`, which all nodes support.
+
+    `older` are nodes that support less than this version.
+    """
 
     level: int
     highest_level: int
@@ -28,7 +31,7 @@ class Upgrade(NamedTuple):
 
 
 def upgrade_of(state: ControllerState) -> Upgrade:
-    """What an upgrade to the highest level that all registered nodes know means."""
+    """The effects of an upgrade to the highest level that all registered nodes support."""
     latest = {node.id: node.latest_feature_level for node in state.registrations}
     highest = max(state.feature_level, min(latest.values(), default=state.feature_level))
     changes = []

@@ -1,4 +1,4 @@
-"""Requests of this node and its users to the active controller, whichever node that is."""
+"""Requests of this node and its users to the active controller, on any node."""
 
 from duramen.base.errors import NotController
 from duramen.broker.control.methods import method_of
@@ -12,7 +12,7 @@ __all__ = ["Asker"]
 
 
 class Asker:
-    """What this node and its users ask for, whichever node leads."""
+    """Sends requests of this node and its users to the present leader."""
 
     def __init__(self, controller: Controller, kit: ControlKit) -> None:
         self._controller = controller
@@ -22,9 +22,9 @@ class Asker:
         controller.watch(self)
 
     def ask(self, request: Request, done: When, *, within_ms: int) -> None:
-        """Ask until there is an answer. `done` gets it once, or the error that the controller decided on.
+        """Send a request until there is a response. `done` gets it once, or the controller's error.
 
-        NotController where nothing was done in the time, OutcomeUnknown where something may have been.
+        NotController if nothing was done in the time, OutcomeUnknown if something may have been.
         """
         timing = self._kit.timing
 
@@ -55,7 +55,7 @@ class Asker:
         asked.begin()
 
     def leader_changed(self) -> None:
-        """What waits to be asked again is asked now, and what only the one before was asked as well."""
+        """Send waiting requests now, and those that were sent only to the previous leader."""
         leader_id = self._controller.leader_id
         if leader_id is not None and leader_id != self._leader_id:
             for asked in list(self._open):
@@ -63,15 +63,15 @@ class Asker:
         self._leader_id = leader_id
 
     def applied(self) -> None:
-        """Nothing: what is asked does not wait for it."""
+        """Nothing: requests do not wait for it."""
 
     def closed(self, node_id: int) -> None:
-        """What this node was asked it will not answer."""
+        """The node will not respond to earlier requests."""
         for asked in list(self._open):
             asked.closed(node_id)
 
     def stop(self) -> None:
-        """Nothing is asked any more: what is open is answered so."""
+        """Stop: open requests get an error."""
         for asked in list(self._open):
             asked.stop(_nobody())
 

@@ -19,9 +19,9 @@ _NAMED: Final = 3
 
 
 class Chronicle:
-    """Tells `tell` what the metadata log says, in its order. Whoever reads several nodes' reads the same on each.
+    """Reports the events of the metadata log to `tell`, in order. The lines of several nodes are equal.
 
-    `warn` is told, at once, of elections by which records may be lost.
+    `warn` gets elections by which records may be lost, at once.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class Chronicle:
         self._leaderless: list[str] = []
         self._left: Counter[int] = Counter()
         self._joined: Counter[int] = Counter()
-        self._led: set[str] = set()  # the partitions of which these tell; one may change more than once
+        self._led: set[str] = set()  # the partitions in the pending lines; one may change more than once
         self._isr_changed: set[str] = set()
         self._alarm = Alarm(deadlines, self._fire)
         self._due_ms: int | None = None
 
     def node(self, event: NodeEvent) -> None:
-        """Something became of a node, after what was not said yet."""
+        """Report a node event, after pending partition events."""
         self._say()
         match event:
             case NodeRegistered(node_id=node_id, rack=rack):
@@ -60,7 +60,7 @@ class Chronicle:
                 self._tell(f"node {node_id} was removed from the cluster")
 
     def partition(self, name: str, before: PartitionState, after: PartitionState, *, unclean: bool = False) -> None:
-        """A partition has become another; `name` is for people. `unclean`: its leader may lack acknowledged records."""
+        """A partition has changed; `name` is for people. `unclean`: its leader may lack acknowledged records."""
         if unclean:
             self._say()
             self._warn(
@@ -84,7 +84,7 @@ class Chronicle:
             self._alarm.move(self._due_ms)
 
     def stop(self) -> None:
-        """Say what was not said yet."""
+        """Report pending events."""
         self._alarm.move(None)
         self._say()
 

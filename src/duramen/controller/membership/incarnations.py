@@ -4,8 +4,8 @@
 the newest ones that it tried to register. If the cluster has a registration that this file lacks, it was made from a
 newer state of the directory.
 
-The file bounds its size. It drops attempts between the registered one and the newest hundred: a dropped one is the
-cluster's last only if a hundred later processes got no response.
+The size of the file is bounded. It drops attempts between the registered one and the newest hundred: a dropped one is
+the cluster's last only if a hundred later processes got no response.
 """
 
 from typing import Final
@@ -27,20 +27,23 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 class IncarnationFile:
-    """Reads and writes it. Everything here blocks, and raises OSError, or DirectoryUnusable where it is damaged."""
+    """Reads and writes the file. All methods block, and raise OSError, or DirectoryUnusable if it is damaged."""
 
     def __init__(self, files: FileSystem) -> None:
         self._file = WholeFile(files, "incarnations", b"DURTRIED")
 
     def begin(self, incarnation_id: str) -> tuple[str, ...]:
-        """Keep that a process is about to register with this one; those that were known before, all on disk then."""
+        """Record that a process is about to register with this incarnation; returns the earlier ones.
+
+        Durable on return.
+        """
         row = self._read()
         known = (row.registered, *row.tried) if row.registered else row.tried
         self._write(_Row(row.registered, (*row.tried, incarnation_id)[-_MOST:]))
         return known
 
     def registered(self, incarnation_id: str) -> None:
-        """Keep that the cluster has taken it."""
+        """Record that the cluster has accepted it."""
         row = self._read()
         if row.registered != incarnation_id:
             self._write(_Row(incarnation_id, row.tried))

@@ -17,7 +17,7 @@ __all__ = ["Lifecycle", "LifecyclePhase"]
 
 
 class LifecyclePhase(Enum):
-    """What a node is, as it was last told."""
+    """The state of a node according to the last response."""
 
     JOINING = "not registered, or no longer registered"
     FENCED = "fenced: it leads no partition and is in no in-sync set"
@@ -28,10 +28,10 @@ class LifecyclePhase(Enum):
 
 
 class Lifecycle:
-    """A node's process and its registration. `changed` is told of each phase, `failed` that it cannot take part.
+    """A node's process and its registration. `changed` gets each phase, `failed` a permanent failure.
 
-    `heard` is told False when the controller has not answered for a whole session, and True when it does again: in
-    between others may lead what this node leads, without its knowing.
+    `heard` gets False when the controller has not responded for a whole session, and True when it responds again: in
+    between others may lead this node's partitions without its knowledge.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class Lifecycle:
         self._changed = changed
         self._failed = failed
         self._heard = heard
-        self._answered_ms = self._now_ms  # when the newest heartbeat was sent that was answered
+        self._answered_ms = self._now_ms  # when the newest answered heartbeat was sent
         self._is_heard = True
         self.phase = LifecyclePhase.JOINING
         self.epoch = -1
-        self._taken_ms: int | None = None  # since when the node's id is taken, as the controller says
-        self._told_offset = -1  # up to where the controller was told that all is applied
+        self._taken_ms: int | None = None  # since when the controller reports the node's id as taken
+        self._told_offset = -1  # the applied offset in the last heartbeat
         self._told_ms = 0
         self._asking = False
-        self._urgent = False  # whether to ask again as soon as there is an answer
+        self._urgent = False  # whether to send again right after the response
         self._drains = False
-        self._unwritable = False  # whether the storage takes no writes
-        self._told_unwritable = False  # whether the controller may have heard that of this registration
+        self._unwritable = False  # whether the storage refuses writes
+        self._told_unwritable = False  # whether the controller may know that about this registration
         self._over = False
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._due_ms = self._now_ms
@@ -75,43 +75,43 @@ class Lifecycle:
 
     @property
     def unanswered_ms(self) -> int:
-        """How long ago the newest of what the controller has answered was asked."""
+        """The time since the newest answered request was sent."""
         return self._now_ms - self._answered_ms
 
     # -- what is asked ------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Register, and be heard from then on."""
+        """Register, and send heartbeats from then on."""
         self._ask()
 
     def drain(self) -> None:
-        """Ask to stop; the phase is DRAINED once others lead and all live nodes know."""
+        """Request a controlled stop; the phase is DRAINED once others lead and all live nodes know."""
         self._drains = True
         self._hurry()
 
     def storage_changed(self, *, unwritable: bool) -> None:
-        """The storage takes no writes, or takes them again: the controller has to know at once."""
+        """The storage refuses writes, or accepts them again: tell the controller at once."""
         if unwritable is not self._unwritable:
             self._unwritable = unwritable
             self._hurry()
 
     def stop(self) -> None:
-        """Nothing is asked any more."""
+        """Stop all requests."""
         self._over = True
         self._alarm.move(None)
 
     # -- what happens -------------------------------------------------------------------------------
 
     def leader_changed(self) -> None:
-        """Nothing: who asks finds the leader."""
+        """Nothing: requests find the leader."""
 
     def applied(self) -> None:
-        """More of the metadata log has taken effect: others may wait for that."""
+        """More of the metadata log is applied: other nodes may wait for that."""
         if self.phase is not LifecyclePhase.JOINING and self._controller.applied_offset > self._told_offset:
             self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
 
     def closed(self, node_id: int) -> None:
-        """There is no connection to a node any more: if it leads, it has to hear soon that this one is there."""
+        """The last connection to a node is closed: if it leads, it must soon learn that this node is alive."""
         if node_id == self._controller.leader_id:
             self._hurry()
 
@@ -139,7 +139,7 @@ class Lifecycle:
     def _ask(self) -> None:
         self._asking, self._urgent = True, False
         if self._told_unwritable and not self._unwritable and not self._drains:
-            self._become(LifecyclePhase.JOINING)  # what its replicas were to write is not there: they begin anew
+            self._become(LifecyclePhase.JOINING)  # pending writes of its replicas are lost: they start again
         if self.phase is LifecyclePhase.JOINING:
             register = Register(self._wish, self.epoch if self._told_unwritable else 0)
             self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
@@ -177,10 +177,10 @@ class Lifecycle:
             self._failed(outcome)
 
     def _may_pass(self, outcome: Outcome) -> bool:
-        """Whether a registration is worth asking for again.
+        """Whether a registration is worth another try.
 
-        An id that is taken may be by this node's own past, also with another directory: until its session is over. A
-        controller that begins to lead gives every node a whole session, so the time counts from the first such answer.
+        A taken id may be this node's own earlier registration, also with another directory, until its session is over.
+        A new controller gives every node a whole session, so the time counts from the first such response.
         """
         if not isinstance(outcome, NodeDuplicate):
             self._taken_ms = None
@@ -199,7 +199,7 @@ class Lifecycle:
                 self._kit.timing.applied_ms if self.phase is LifecyclePhase.DRAINING else self._kit.timing.heartbeat_ms
             )
         elif isinstance(outcome, NodeEpochStale | NodeNotFound):
-            # Another one took the id while this one was silent, or it was taken out: it asks to take part again.
+            # Another node took the id during silence, or the node was removed: it registers again.
             self._become(LifecyclePhase.JOINING)
             self._next(0)
         else:

@@ -1,4 +1,4 @@
-"""A node's membership in a cluster: asks the active controller, follows the metadata log, has its replicas."""
+"""A node's membership in a cluster: sends requests to the active controller, follows the metadata, runs replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -76,18 +76,17 @@ _NO_STREAM: Final = StreamId(int=0)
 
 
 def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
-    """Nobody has to know."""
+    """Ignore the effect."""
 
 
 class MemberKit(NamedTuple):
-    """What a member works with. `wish` is how it registers; `chance` draws a number below the one it is given.
+    """The dependencies of a member. `wish` is its registration; `chance` draws a number below its argument.
 
-    `carried_out` is told of each effect of a replica. `patience` is that with replicas, `sessions` and
-    `report_window_ms` and `rebalance_ms` are for where this node is the controller, `timing` is for its own
-    heartbeats. `tell` is told, in lines, what becomes of nodes, leaders and in-sync sets. `throttled_rate` is in
-    bytes a second, for replicas that are not in sync; `bulk` is how much a replica lacks that takes it in bulk.
-    `producers_ms` is how long idempotent producers are remembered. `wires_by` has the encodings of requests between
-    nodes, by the state of the metadata.
+    `carried_out` gets each effect of a replica. `patience` are the timeouts of replicas; `sessions`, `report_window_ms`
+    and `rebalance_ms` apply if this node is the controller, `timing` to its own heartbeats. `tell` gets lines about
+    changes of nodes, leaders and in-sync sets. `throttled_rate` is in bytes per second, for replicas that are not in
+    sync; `bulk` is the lag from which a replica is caught up in bulk. `producers_ms` is how long idempotent producers
+    are remembered. `wires_by` has the encodings of requests between nodes, by the state of the metadata.
     """
 
     wish: Registration
@@ -117,7 +116,7 @@ class MemberKit(NamedTuple):
 
 
 class ClusterMember:
-    """A node of a cluster, from when its replica of the quorum is open."""
+    """A node of a cluster, once its replica of the quorum is open."""
 
     def __init__(self, kit: MemberKit) -> None:
         self._kit = kit
@@ -165,7 +164,7 @@ class ClusterMember:
         self._listener: MetadataListener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
-        self._begins = True  # whether the next registration is yet to begin
+        self._begins = True  # whether the next registration is still to start
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
         self._leaving = RemovedBrokers()
@@ -199,12 +198,12 @@ class ClusterMember:
 
     @property
     def most_replicas(self) -> int:
-        # Not fewer than there are voters: those that have not come yet will.
+        # At least the number of voters: absent ones will register.
         return max(len(self.state.registrations), len(self._kit.runner.machine.voters))
 
     @property
     def stands_for_another(self) -> bool:
-        """Whether this process is registered as its node, and a directory that the node has no more is a voter."""
+        """Whether this process is registered as its node, and a directory that the node no longer has is a voter."""
         known = self.state.registrations.get(self.node_id)
         if known is None or known.incarnation_id != self._kit.wish.incarnation_id:
             return False
@@ -275,7 +274,7 @@ class ClusterMember:
         return _NOBODY
 
     def is_gone(self, stream_id: StreamId) -> bool:
-        # What a registered node has applied has every stream that its logs can be of, unless it was deleted.
+        # A registered node has applied every stream of its logs, unless the stream was deleted.
         return self._begun_epoch >= 0 and self.state.stream_by_id(stream_id) is None
 
     def join(self, done: Done) -> None:
@@ -283,7 +282,7 @@ class ClusterMember:
         self.lifecycle.begin()
 
     def drain(self, done: Callable[[], None]) -> None:
-        """Let others lead; `done` once this node may stop without anybody noticing."""
+        """Move leadership away; calls `done` once this node may stop without interruption."""
         if self.lifecycle.phase not in (LifecyclePhase.JOINING, LifecyclePhase.DRAINED):
             self._draining = done
             self.lifecycle.drain()
@@ -292,7 +291,7 @@ class ClusterMember:
 
     @property
     def problem(self) -> DuramenError | None:
-        """Why this node takes no writes, so that others lead."""
+        """The reason why this node accepts no writes, so that others lead."""
         return self._writability.problem or self._kit.runner.problem
 
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
@@ -311,12 +310,12 @@ class ClusterMember:
 
     @property
     def leads(self) -> int:
-        """How many partitions this node leads, as far as it knows."""
+        """The number of partitions that this node leads, as far as it knows."""
         return self.state.partitions.leader_count(self.node_id)
 
     @property
     def unanswered_ms(self) -> int:
-        """For how long the controller has not answered this node."""
+        """The time since the controller's last response."""
         return self.lifecycle.unanswered_ms
 
     def stop(self) -> None:
@@ -337,7 +336,7 @@ class ClusterMember:
         elif self._begins:
             self._begins = False
             self._begun_epoch = self.lifecycle.epoch
-            self._kit.store.damaged = False  # the controller knows by now: nobody counts on what may be lost
+            self._kit.store.damaged = False  # the controller knows by now: damaged replicas are excluded
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is LifecyclePhase.LIVE and self._joining is not None:
@@ -348,7 +347,7 @@ class ClusterMember:
             draining()
 
     def _keep_incarnation(self) -> None:
-        """The directory is to know under which incarnation it is registered, however often it is not after this."""
+        """Record the registered incarnation in the directory, retried after failures."""
 
         def kept(result: object) -> None:
             if isinstance(result, OSError | DuramenError):
@@ -359,7 +358,7 @@ class ClusterMember:
             self._kit.worker.submit("disk", partial(self._kit.incarnations.registered, incarnation_id), kept)
 
     def _adopt(self, done: Done) -> None:
-        """Bring the streams into the cluster that this node had when it was alone; then `done`."""
+        """Bring the streams of the standalone node into the cluster; then call `done`."""
         state = self.state
         brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
         if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self.node_id]:
@@ -368,11 +367,11 @@ class ClusterMember:
             done(None)
 
     def _registered(self, epoch: int) -> None:
-        """The metadata is known up to the registration: the replicas begin."""
+        """The metadata is applied up to the registration: start the replicas."""
         if epoch == self._begun_epoch:
             self.replicating.begin(epoch)
             if self.lifecycle.phase is LifecyclePhase.FENCED:
-                self._telling.hold()  # it is to say first that it may be live: clients wait for that
+                self._telling.hold()  # it must first report that it can be live: clients wait for that
             self._tell_all()
 
     def _tell_all(self) -> None:
@@ -382,7 +381,7 @@ class ClusterMember:
             self._telling.begin(place)
 
     def _tell(self, place: PartitionId) -> None:
-        """A partition that is still to be made is told of once its stream has all of them."""
+        """Publish a partition, unless its stream still lacks some."""
         state = self.state.partitions.get(place)
         if state is not None and self._listener is not None and self._listener.has(place):
             self.replicating.told(place, state)
@@ -392,7 +391,7 @@ class ClusterMember:
             self._telling.begin(PartitionId(stream_id, partition))
 
     def _tell_read(self) -> None:
-        """Other nodes are registered: they may be to follow what is read everywhere."""
+        """Other nodes are registered: they may have to follow read replicas."""
         for stream in list(self.state.streams.values()):
             if READ_REPLICAS in stream.config:
                 self._tell_stream(stream.id)
@@ -407,12 +406,12 @@ class ClusterMember:
     # -- what the metadata log says -----------------------------------------------------------------
 
     def happened(self, event: Event, epoch: int) -> None:
-        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+        """An event is applied to the view; the quorum ordered it in that epoch."""
         del epoch
-        if isinstance(event, PartitionChanged):  # most of them are
+        if isinstance(event, PartitionChanged):  # the most frequent event
             if self._listener is not None:
                 self._listener.happened(event)
-            # Before a node takes part, nobody is to be told: then it begins with what all of them add up to.
+            # Before the node takes part, nothing is published: it then starts with the whole state.
             if self.replicating.takes_part:
                 self._changed(event)
             return
@@ -452,18 +451,18 @@ class ClusterMember:
             self._chronicle.partition(name, before, state, unclean=unclean)
 
     def restored(self) -> None:
-        """The view's state is another as a whole."""
+        """The whole state of the view was replaced."""
         self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
         if self._listener is not None:
-            # Streams may be gone, and configs be others, and no event has said so.
+            # Streams may be deleted, and configs changed, without an event.
             self.replicating.only({stream.id for stream in self.state.streams.values()})
             self._listener.restored()
             self.replicating.configured()
-            if self.replicating.takes_part:  # else it begins with all of them, once it does
+            if self.replicating.takes_part:  # else it starts with all of them, once it takes part
                 self._tell_all()
 
     def carried_out(self, effect: Effect) -> None:
-        """The replica of the quorum has done that."""
+        """The quorum's replica has executed an effect."""
         self.controller.happened(effect)
         if self._kit.store.metadata_damaged and not self._kit.runner.machine.damaged:
             self._kit.store.metadata_damaged = False
@@ -479,27 +478,27 @@ class ClusterMember:
         self.controller.opened(node_id)
 
     def closed(self, node_id: int) -> None:
-        """There is none any more."""
+        """The last connection to a node is closed."""
         self.controller.closed(node_id)
         self.replicating.unreachable(node_id, list(self.state.partitions.of_node(self.node_id)))
 
     def reachable(self, node_id: int) -> None:
-        """What replicas say goes to a node over a new connection."""
+        """Messages of replicas to a node use a new connection."""
         self.replicating.reachable(node_id)
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks this one's controller."""
+        """A request of another node to this one's controller."""
         self._caller.server.serve(body, answer)
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks this one's; see `MetadataListener.asked`."""
+        """A request of another node's broker; see `MetadataListener.asked`."""
         if self._listener is not None:
             self._listener.asked(body, answer)
         else:
             self._not_ready.serve(body, answer)
 
     def heard(self, node_id: int, body: Buffer) -> None:
-        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        """Messages of another node's replicas. Raises RequestInvalid if they are unreadable."""
         self._heard_ms[node_id] = self._kit.clock.wall_ms()
         self.replicating.heard(node_id, body)
 

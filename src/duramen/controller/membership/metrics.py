@@ -13,7 +13,7 @@ __all__ = ["ClusterMeasures"]
 
 
 class ClusterMeasures:
-    """The series of one member."""
+    """The metrics of one member."""
 
     def __init__(self, member: ClusterMember, metrics: Metrics) -> None:
         self._member = member
@@ -41,7 +41,7 @@ class ClusterMeasures:
         metrics.compute("duramen_nodes", self._nodes)
 
     def _under_min_isr(self) -> int:
-        # Where all replicas are in sync, there are enough.
+        # If all replicas are in sync, there are enough.
         state = self._member.state
         rules_of = RulesOf(state)
         found = 0

@@ -1,4 +1,4 @@
-"""The network port of a cluster node. Messages handed to it may not arrive."""
+"""The network port of a cluster node. Messages may be lost."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ __all__ = ["PeerNetwork", "ToControllers"]
 
 
 class PeerNetwork(Protocol):
-    """Ways to the other nodes. Each message is received whole or not at all."""
+    """Transport to the other nodes. Each message is received completely or not at all."""
 
     def ask(
         self,
@@ -20,23 +20,24 @@ class PeerNetwork(Protocol):
         *,
         subject: Subject = Subject.CONTROLLER,
     ) -> bool:
-        """Ask another node, its controller or its broker; `done` gets the answer, or None where the connection ends.
+        """Send a request to another node's controller or broker.
 
-        False where there is no way to it now: then nothing was sent, and `done` is never called.
+        `done` gets the response, or None if the connection ends. False if the node is unreachable: then nothing was
+        sent, and `done` is never called.
         """
 
     def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
-        """Send what replicas say to those of another node. False where too much waits to be sent to it: it is lost.
+        """Send messages of replicas to those of another node. False if its queue is full: they are lost.
 
-        Where there is no connection it is lost too, and of the next one replicas are told.
+        Without a connection they are lost too; replicas are notified of the next connection.
         """
 
 
 class ToControllers(NamedTuple):
-    """The Way to the controllers of other nodes."""
+    """The transport to other nodes' controllers."""
 
     network: PeerNetwork
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask another node's controller: see `rpc.caller.Way`."""
+        """Send a request to another node's controller: see `rpc.caller.Way`."""
         return self.network.ask(node_id, body, done)

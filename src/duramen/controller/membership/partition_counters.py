@@ -12,11 +12,11 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """What this node knows of all partitions, since `restart`.
+    """The counters of all partitions known to this node, since `restart`.
 
-    `offline` have no leader; `under_replicated` are led here and not all their replicas are in sync. `elections` were
-    those of any partition, `unclean_elections` those of them by which records may be lost; `isr_shrinks` and
-    `isr_expands` were of partitions that are led here.
+    `offline` have no leader; `under_replicated` are led here and not all their replicas are in sync. `elections` counts
+    those of all partitions, `unclean_elections` those by which records may be lost; `isr_shrinks` and `isr_expands`
+    count those of partitions that are led here.
     """
 
     def __init__(self, node_id: int) -> None:
@@ -30,7 +30,7 @@ class Tally:
         self.isr_expands = 0
 
     def restart(self, partitions: Iterable[tuple[PartitionId, PartitionState]]) -> None:
-        """These are the partitions; what became of them until now is not counted."""
+        """Start with these partitions; earlier changes are not counted."""
         self._known.clear()
         self.offline.clear()
         self.under_replicated.clear()
@@ -38,7 +38,10 @@ class Tally:
             self._take(place, state)
 
     def told(self, place: PartitionId, after: PartitionState, *, unclean: bool = False) -> PartitionState | None:
-        """A partition is like this; what it was before, None for a new one. `unclean`: its leader may lack records."""
+        """A partition has changed; returns its previous state, None for a new one.
+
+        `unclean`: its leader may lack records.
+        """
         before = self._take(place, after)
         if before is None:
             return None
@@ -58,14 +61,14 @@ class Tally:
             self.under_replicated.pop(place, None)
 
     def _take(self, place: PartitionId, state: PartitionState) -> PartitionState | None:
-        """It is like this now; returns what it was before."""
+        """Set the present state; returns the previous one."""
         known = self._known.get(place.stream_id)
         if known is None:
             known = self._known[place.stream_id] = {}
         before = known.get(place.partition)
         known[place.partition] = state
         _mark(self.offline, place, is_so=state.leader is None)
-        # Replicas that a reassignment brings are not missed before they are there.
+        # Replicas that a reassignment adds do not count as missing before they are in sync.
         leads = state.leader == self._node_id
         lacks = leads and bool(without(without(state.replicas, state.adding), state.isr))
         _mark(self.under_replicated, place, is_so=lacks)
@@ -75,5 +78,5 @@ class Tally:
 def _mark(places: dict[PartitionId, None], place: PartitionId, *, is_so: bool) -> None:
     if is_so:
         places[place] = None
-    elif places:  # most of the time there are none
+    elif places:  # usually there are none
         places.pop(place, None)

@@ -4,7 +4,7 @@ The loss of a node changes tens of thousands of partitions at once. Publishing a
 node for seconds, and other nodes would consider it failed. A waiting partition is published once, with its state at
 that time.
 
-A starting node has more than one turn's work, and is ready for clients before that: it holds the rest back.
+A starting node has more than one turn's work, and is ready for clients before that: it delays the rest.
 """
 
 from collections import OrderedDict
@@ -20,30 +20,30 @@ _AT_ONCE: Final = 200
 
 
 class Telling:
-    """Who is to be told of their partition. `tell` does it with one."""
+    """Partitions whose changes are to be published. `tell` publishes one."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], None], tell: Callable[[PartitionId], None]) -> None:
         """`soon` calls back in a later turn."""
         self._soon = soon
         self._tell = tell
-        self._led: OrderedDict[PartitionId, None] = OrderedDict()  # those that another leads now
+        self._led: OrderedDict[PartitionId, None] = OrderedDict()  # those with a new leader
         self._rest: OrderedDict[PartitionId, None] = OrderedDict()
-        self._left = _AT_ONCE  # so many may be told in this turn
+        self._left = _AT_ONCE  # the number left in this turn
         self._comes_back = False
         self._holds = False
 
     def hold(self) -> None:
-        """What waits after this turn goes on waiting until `release`: the node has something to do before that."""
+        """Partitions that wait after this turn keep waiting until `release`: the node has other work first."""
         self._holds = True
 
     def release(self) -> None:
-        """What waits is told from the next turn on."""
+        """Waiting partitions are published from the next turn on."""
         self._holds = False
         if self._led or self._rest:
             self._come_back()
 
     def begin(self, place: PartitionId, *, led: bool = False) -> None:
-        """A partition is another: tell of it, now if it may be. `led`: it is led in another epoch."""
+        """A partition has changed: publish it, now if possible. `led`: its leader epoch has changed."""
         if not self._led and not self._rest and self._left:
             self._spend(place)
         elif led:
@@ -63,7 +63,7 @@ class Telling:
         self._tell(place)
 
     def _go_on(self) -> None:
-        """Another turn."""
+        """The next turn."""
         self._left = _AT_ONCE
         if self._holds:
             self._comes_back = False

@@ -8,16 +8,16 @@ from duramen.metadata.nodes import Node
 __all__ = ["SHOWN_MS", "RemovedBrokers"]
 
 SHOWN_MS: Final = 60_000
-"""How long a fenced node is still named: longer than a restart takes.
+"""The grace period of a fenced node: longer than a restart.
 
-A node is fenced as soon as its connections close. Clients of the librdkafka family drop a broker that is not named, and
-what they had asked it for may then wait without end (`send_offsets_to_transaction` does); one that is named and away
-they look for again.
+A node is fenced as soon as its connections close. Clients of the librdkafka family drop a broker that is not listed,
+and their pending requests to it may then wait forever (`send_offsets_to_transaction` does); a listed broker that is
+away they connect to again.
 """
 
 
 class RemovedBrokers:
-    """Since when nodes are fenced, as far as this process has seen it."""
+    """When nodes were fenced, as far as this process has seen it."""
 
     __slots__ = ("_since_ms",)
 
@@ -25,10 +25,10 @@ class RemovedBrokers:
         self._since_ms: dict[int, int] = {}
 
     def told(self, nodes: Iterable[Node], now_ms: int) -> None:
-        """These are the registrations."""
+        """Set the registrations."""
         self._since_ms = {node.id: self._since_ms.get(node.id, now_ms) for node in nodes if node.fenced}
 
     def shown(self, nodes: Iterable[Node], now_ms: int) -> list[Node]:
-        """Of these the ones to be named."""
+        """The nodes to list."""
         since_ms = self._since_ms
         return [node for node in nodes if not node.fenced or now_ms - since_ms.get(node.id, now_ms) < SHOWN_MS]

@@ -28,7 +28,7 @@ _RETRY_MS: Final = 500
 
 
 class FetchRange(msgspec.Struct, frozen=True, array_like=True):
-    """A node is asked for the records `first` to `last` of its replica of a partition."""
+    """Ask a node for the records `first` to `last` of its replica of a partition."""
 
     stream_id: bytes
     partition: int
@@ -37,9 +37,9 @@ class FetchRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RangePiece(msgspec.Struct, frozen=True, array_like=True):
-    """What the replica has of them: whole batches from `first` on; `data` is None where they are too large to send.
+    """The replica's records: whole batches from `first` on; `data` is None if they are too large to send.
 
-    `covers`: whether its log reaches over `first`. Older nodes do not say so.
+    `covers`: whether its log extends beyond `first`. Older nodes do not set it.
     """
 
     has: bool
@@ -51,7 +51,7 @@ FETCH_RANGE: Final = Method("fetch-range", FetchRange, RangePiece, idempotent=Tr
 
 
 class Repairs:
-    """`Peers` of the replicas of one registration of this node, whose epoch is `broker_epoch`."""
+    """`Peers` for the replicas of one registration of this node, whose epoch is `broker_epoch`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Repairs:
         self.tell_again = tell_again
 
     def report_damage(self, place: PartitionId, done: Callable[[], None]) -> None:
-        """See `Peers`; asked again until the controller has answered, or the registration is over."""
+        """See `Peers`; retried until the controller has responded, or the registration is over."""
 
         def answered(outcome: Outcome) -> None:
             if self._is_over() or isinstance(outcome, NodeNotFound | NodeEpochStale):
@@ -114,7 +114,7 @@ def serve_range(
     asked: FetchRange,
     answer: Callable[[RangePiece | DuramenError], None],
 ) -> None:
-    """Another node asks for what it lacks. Raises RequestInvalid."""
+    """Another node requests records that it lacks. Raises RequestInvalid."""
     try:
         place = PartitionId(StreamId(bytes=asked.stream_id), asked.partition)
     except ValueError as error:

@@ -8,9 +8,9 @@ __all__ = ["nearest"]
 
 
 def nearest(rack_id: str, offset: int, holders: Iterable[Node], covered: Callable[[Node], int]) -> int | None:
-    """The node of that rack that has most of the log, if it has all below the offset; None: there is no such node.
+    """The node of that rack with most of the log, if it has all below the offset; None without one.
 
-    `holders` are live and have a replica; `covered` knows the offset below which a node has all, -1: not known.
+    `holders` are live and have a replica; `covered` returns the offset below which a node has all, -1 if unknown.
     """
     there = {node.id: covered(node) for node in holders if node.rack == rack_id}
     return max(

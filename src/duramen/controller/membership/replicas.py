@@ -42,7 +42,7 @@ __all__ = ["Replicating"]
 
 _PROPOSALS_AT_ONCE: Final = 1000
 _SAID_AT_ONCE: Final = 256
-"""Messages of one body: who gets it does nothing else before it has taken all of them."""
+"""Messages of one body: its receiver does nothing else before it has processed all of them."""
 _WITHIN_MS: Final = 3_000
 
 _REFUSALS: Final = {
@@ -53,9 +53,9 @@ _REFUSALS: Final = {
 
 
 class Replicating:
-    """The replicas of this node, from when it is registered until it is so no more.
+    """The replicas of this node, from its registration to the end of it.
 
-    `partition_of` finds a partition that the metadata has, `config_of` what its stream says of replication.
+    `partition_of` finds a partition of the metadata, `config_of` its stream's replication config.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class Replicating:
         throttled_rate: int = UNLIMITED,
         bulk: BulkBytes = BULK,
     ) -> None:
-        """`when_applied` calls back once what is below an offset of the metadata log has taken effect here.
+        """`when_applied` calls back once the metadata log below an offset is applied here.
 
-        `observers_of` says who follows a partition and is no replica of it.
+        `observers_of` returns the nodes that follow a partition without being its replicas.
 
-        `led` is told where this node leads, and in which epoch; `failed`, which replica does nothing any more, and why;
-        `report`, what an operator should hear of.
+        `led` gets the partitions that this node leads, with the epoch; `failed` each stopped replica, with the reason;
+        `report` messages for the operator.
 
-        `carried_out` is told of each effect of a replica, once it is done; `tell_again` has `told` called.
+        `carried_out` gets each effect of a replica, once executed; `tell_again` makes the owner call `told`.
 
-        `throttled_rate` is how many bytes a second go to replicas that are not in sync; `bulk`, how much a replica
-        lacks that takes it in bulk.
+        `throttled_rate` is in bytes per second, for replicas that are not in sync; `bulk` is the lag from which a
+        replica is caught up in bulk.
         """
         self._node_id = node_id
         self._store = store
@@ -122,24 +122,24 @@ class Replicating:
         self._flushes = False
         store.quarantine.watch(lambda segment: store.soon(partial(self._damaged, segment)))
         self.bytes_in = 0
-        """Bytes of record batches that came from leaders, or from the replicas before this node's."""
+        """Bytes of record batches received from leaders, or from the previous replica of a chain."""
         self.bytes_out = 0
         """Bytes of record batches that were sent to other replicas."""
 
     @property
     def takes_part(self) -> bool:
-        """Whether this node is registered and has taken in what was before that."""
+        """Whether this node is registered and has applied the metadata before that."""
         return self._replicas is not None
 
     @property
     def replicas(self) -> Replicas | None:
-        """The replicas of this node; None while it takes no part."""
+        """The replicas of this node; None before it takes part."""
         return self._replicas
 
     # -- what the controller's log says -------------------------------------------------------------
 
     def begin(self, broker_epoch: int) -> None:
-        """Take part, under that registration: what is told from here on lies behind it."""
+        """Take part, under that registration: partitions published from here on come after it."""
         self.end()
         self._epoch = broker_epoch
         self._pace = CatchUpThrottle(self._throttled_rate, self._clock, self._deadlines)
@@ -156,7 +156,7 @@ class Replicating:
         self._replicas = Replicas(kit, self._partition_of, self._config_of)
 
     def end(self) -> None:
-        """It takes part no more."""
+        """Stop all replicas."""
         if self._replicas is not None:
             self._replicas.stop()
             self._replicas = None
@@ -166,17 +166,17 @@ class Replicating:
         self._proposed.clear()
 
     def told(self, place: PartitionId, state: PartitionState) -> None:
-        """A partition is like this."""
+        """The present state of a partition."""
         if self._replicas is not None:
             self._replicas.told(place, state, self._observers_of(place, state))
 
     def told_live(self, live: frozenset[int]) -> None:
-        """These nodes are live."""
+        """The live nodes."""
         if self._replicas is not None:
             self._replicas.told_live(live)
 
     def heard_by_controller(self, *, lately: bool) -> None:
-        """Whether this node's session with the controller goes on, as far as it can know."""
+        """Whether this node's session with the controller continues, as far as it can know."""
         if self._replicas is not None:
             self._replicas.heard_by_controller(lately=lately)
 
@@ -191,7 +191,7 @@ class Replicating:
             self._replicas.removed(stream_id)
 
     def only(self, stream_ids: Collection[StreamId]) -> None:
-        """There are these streams and no others."""
+        """Keep only these streams."""
         if self._replicas is not None:
             self._replicas.only(stream_ids)
 
@@ -202,23 +202,23 @@ class Replicating:
             self._replicas.damaged(PartitionId(*log.key))
 
     def covered(self, place: PartitionId, node: Node) -> int:
-        """Below this offset a node, as it is registered, has all of a partition that is led here; -1: not known."""
+        """The offset below which a registered node has all of a partition that is led here; -1 if unknown."""
         replica = None if self._replicas is None else self._replicas.get(place)
         return -1 if replica is None else replica.machine.covered(node.id, node.epoch)
 
     def deposed(self) -> list[PartitionId]:
-        """Partitions that this node leads as far as it knows, and that others may lead since long."""
+        """Partitions that this node believes to lead, and that others may have led for long."""
         return [] if self._replicas is None else self._replicas.deposed()
 
     def behind(self) -> Iterator[list[Behind]]:
-        """Of each partition here, the followers that lack something of what this node leads."""
+        """For each partition here, the followers that lag behind this leader."""
         for _, replica in () if self._replicas is None else self._replicas:
             yield replica.behind()
 
     # -- what other nodes say -----------------------------------------------------------------------
 
     def heard(self, node_id: int, body: Buffer) -> None:
-        """Replicas of another node say something. Raises RequestInvalid where that cannot be read."""
+        """Messages of another node's replicas. Raises RequestInvalid if they are unreadable."""
         for place, message, records in decode(body, node_id):
             batches = records[0] if records else b""
             self.bytes_in += len(batches)
@@ -226,12 +226,12 @@ class Replicating:
                 self._replicas.receive(place, message, batches)
 
     def reachable(self, node_id: int) -> None:
-        """What replicas say goes to a node over a new connection: what was said before may be lost."""
+        """Messages to a node use a new connection: earlier ones may be lost."""
         if self._replicas is not None:
             self._replicas.reachable(node_id)
 
     def unreachable(self, node_id: int, followed: Sequence[tuple[PartitionId, PartitionState]]) -> None:
-        """There is no connection to a node, which leads those partitions: the controller is told so."""
+        """There is no connection to a node, which leads those partitions: report it to the controller."""
         if self._replicas is None:
             return
         self._replicas.unreachable(node_id)
@@ -312,10 +312,10 @@ class Replicating:
                 self._replicas.lost(place, message)
 
     def _altered(self, proposed: Sequence[tuple[PartitionId, AlterPartition]], outcome: Outcome) -> None:
-        """The controller has answered; where it has not, who proposed does so again.
+        """The controller has responded; without a response, the proposing replicas retry.
 
-        What it went by has to have taken effect here first: by an older min.insync.replicas a leader would commit what
-        those lack who are eligible by the newer one.
+        The metadata of the decision must be applied here first: with an older min.insync.replicas a leader would commit
+        records that replicas eligible under the newer one lack.
         """
         if isinstance(outcome, Answer) and isinstance(outcome.value, IsrAnswers):
             self._when_applied(outcome.end_offset, partial(self._tell, proposed, outcome.value))

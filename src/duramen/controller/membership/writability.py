@@ -19,7 +19,7 @@ _RETRY_MOST_MS: Final = 60_000
 
 
 class Writability:
-    """`changed` is told the problem when there is one, and None once there is none any more."""
+    """`changed` gets a new problem, and None once there is none."""
 
     def __init__(
         self, store: Store, clock: Clock, deadlines: Deadlines, changed: Callable[[DuramenError | None], None]
@@ -36,11 +36,11 @@ class Writability:
 
     @property
     def problem(self) -> DuramenError | None:
-        """Why replicas cannot be written."""
+        """The reason why replicas cannot be written."""
         return self._store.condition.problem or self._failure
 
     def replica_failed(self, error: DuramenError) -> None:
-        """A replica could not be opened, written or cut: it is tried again later, and ever later."""
+        """A replica could not be opened, written or truncated: it is retried later, with growing delays."""
         now_ms = self._clock.monotonic_ms()
         if self._failure is None:
             lately = now_ms < self._until_ms + _RETRY_MOST_MS
@@ -51,7 +51,7 @@ class Writability:
         self._store.soon(self._look)
 
     def stop(self) -> None:
-        """Nobody is told any more."""
+        """Stop notifications."""
         self._changed = lambda _: None
         self._alarm.move(None)
 

@@ -16,22 +16,22 @@ __all__ = ["ControllerView", "EventsApplied", "MetadataView"]
 
 
 class MetadataView(Protocol):
-    """The state that batches add up to."""
+    """The state that results from batches."""
 
     def apply(self, batch: EntryBatch) -> None:
-        """Take in a committed batch. Raises BatchCorrupt where this version cannot read it."""
+        """Apply a committed batch. Raises BatchCorrupt if this version cannot read it."""
 
     def image(self) -> bytes:
-        """The state as a snapshot has it."""
+        """The state in the form of a snapshot."""
 
     def restore(self, image: bytes) -> None:
-        """Be the state that a snapshot has. Raises BatchCorrupt."""
+        """Load the state of a snapshot. Raises BatchCorrupt."""
 
 
 class ControllerView:
-    """The controller's state. `on_event` is told of each event that takes effect, with the epoch that ordered it.
+    """The controller's state. `on_event` gets each applied event, with the epoch that ordered it.
 
-    `on_restored` is told that the state is another as a whole.
+    `on_restored` is called when the whole state was replaced.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ControllerView:
 
 
 class EventsApplied:
-    """How far a view is, the voters there, and how many bytes of the log it has taken in since its last snapshot."""
+    """The position of a view, the voters there, and the bytes of the log applied since its last snapshot."""
 
     def __init__(self, view: MetadataView, founders: Voters) -> None:
         self._view = view
@@ -67,7 +67,7 @@ class EventsApplied:
         self.unsaved_bytes = 0
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin with a snapshot, which is further on. Raises BatchCorrupt."""
+        """Load a later snapshot. Raises BatchCorrupt."""
         if snapshot.end.offset < self.end.offset:
             raise AssertionError(f"what is applied up to {self.end} would go back to {snapshot.end}")
         self._view.restore(snapshot.state)
@@ -75,7 +75,7 @@ class EventsApplied:
         self.unsaved_bytes = 0
 
     def apply(self, batches: Iterable[EntryBatch]) -> None:
-        """Take in committed batches, which follow what is applied. Raises BatchCorrupt."""
+        """Apply committed batches, which follow the applied ones. Raises BatchCorrupt."""
         for batch in batches:
             if batch.first != self.end.offset:
                 raise AssertionError(f"the batch at {batch.first} does not follow what is applied up to {self.end}")
@@ -85,5 +85,5 @@ class EventsApplied:
             self.unsaved_bytes += len(data_of(batch))
 
     def snapshot(self) -> Snapshot:
-        """The state as it is now."""
+        """A snapshot of the present state."""
         return Snapshot(self.end, self.voters, self._view.image())

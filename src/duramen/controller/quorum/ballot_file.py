@@ -24,7 +24,7 @@ _WAY_OUT: Final = (
 
 
 class Promised(NamedTuple):
-    """What the file holds: whose it is, the ballot, and the voters that a log begins with that names none."""
+    """The content of the file: the replica, the ballot, and the initial voters of a log that names none."""
 
     replica: ReplicaId
     ballot: Ballot
@@ -45,9 +45,9 @@ class BallotFile:
         self._file = WholeFile(files, "ballot", b"DURVOTE1")
 
     def read(self) -> Promised | None:
-        """What was promised; None where nothing ever was. What is returned is on disk, name and all.
+        """The stored ballot; None if there never was one. The result is durable, including the file's name.
 
-        Raises LogDamaged where the file is not as it was written.
+        Raises LogDamaged if the file is damaged.
         """
         try:
             content = self._file.read()
@@ -56,7 +56,7 @@ class BallotFile:
         return None if content is None else _decode(content)
 
     def write(self, promised: Promised) -> None:
-        """Put it in the place of the last one; it is on disk when this returns."""
+        """Replace the ballot; durable on return."""
         self._file.write(msgspec.msgpack.encode(_row(promised)))
 
 

@@ -1,4 +1,4 @@
-"""Dependencies of a quorum replica: disk, ports, peers, and bounds."""
+"""Dependencies of a quorum replica: disk, ports, peers, and limits."""
 
 from typing import Final, NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ __all__ = ["LIMITS", "QuorumDependencies", "QuorumEffects", "QuorumLimits"]
 
 
 class QuorumLimits(NamedTuple):
-    """`fetch_bytes` of batches in an answer, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
+    """`fetch_bytes` of batches in a response, `batch_bytes` of a proposal, `chunk_bytes` of a snapshot in a message.
 
     `kept_bytes` of the log stay in memory, and a snapshot is made for every `snapshot_bytes` of it that are applied.
     """
@@ -33,7 +33,7 @@ LIMITS: Final = QuorumLimits()
 
 
 class QuorumEffects(Protocol):
-    """What a replica needs of those around it."""
+    """The effects of a replica on its surroundings."""
 
     def send(self, node_id: int, message: Wire) -> None:
         """Send a message to a node; it may be lost."""
@@ -42,14 +42,14 @@ class QuorumEffects(Protocol):
         """Told of each effect once it is done, as far as it is done at once: a batch is written, a ballot on disk."""
 
     def failed(self, error: DuramenError) -> None:
-        """The replica does nothing any more until it is started again; with StorageFailed it goes on to follow."""
+        """The replica has stopped until a restart; after StorageFailed it continues to follow."""
 
     def report(self, finding: str) -> None:
-        """Something that an operator must hear of."""
+        """Report a message to the operator."""
 
 
 class QuorumDependencies(NamedTuple):
-    """What a replica has on its disk, and what it works with. `founders` vote where the log names nobody."""
+    """The disk state and the dependencies of a replica. `founders` vote if the log names no voters."""
 
     log: MetadataLog
     ballots: BallotFile

@@ -37,7 +37,7 @@ def encode_events(events: Sequence[Event], now_ms: int) -> bytes:
 
 
 def written(batch: EntryBatch, leader_id: int, voters: Voters, now_ms: int) -> EntryBatch:
-    """A batch of a leader as it is written: `payload` is the record batch, stamped.
+    """A leader's batch in its written form: `payload` is the record batch, stamped.
 
     An entry without a payload is the leader's own: a set of voters, or the first of its epoch, which names `voters`.
     """
@@ -52,24 +52,24 @@ def written(batch: EntryBatch, leader_id: int, voters: Voters, now_ms: int) -> E
 
 
 def gap(offsets: int, now_ms: int) -> bytearray:
-    """A record batch in the place of so many offsets that a snapshot holds."""
+    """A record batch in place of that many offsets of a snapshot."""
     return encode_control(SnapshotGap(offsets), now_ms)
 
 
 def payload_of(payload: object) -> bytes:
-    """What the machine carries without looking at it, as the bytes that it is. Raises BatchCorrupt."""
+    """The machine's opaque payload, as bytes. Raises BatchCorrupt."""
     if not isinstance(payload, bytes):
         raise BatchCorrupt("a batch of the metadata log has no bytes")
     return payload
 
 
 def data_of(batch: EntryBatch) -> bytes:
-    """The record batch of one that is written. Raises BatchCorrupt where it is not."""
+    """The record batch of a written entry. Raises BatchCorrupt for others."""
     return payload_of(batch.payload)
 
 
 def read_batch(data: bytes) -> EntryBatch:
-    """A record batch as the machine knows it. Raises BatchCorrupt where it is damaged."""
+    """A record batch in the machine's form. Raises BatchCorrupt if it is damaged."""
     found = header(data)
     if found.magic != 2 or found.size != len(data) or not HEADER_BYTES < len(data) <= _LARGEST_BYTES:
         raise BatchCorrupt("a batch of the metadata log has not the size that it says")
@@ -94,14 +94,14 @@ def events_of(batch: EntryBatch) -> list[Event]:
 
 
 def leader_of(batch: EntryBatch) -> int:
-    """The id of the leader whose epoch begins with this batch; -1 where it does not say."""
+    """The id of the leader whose epoch starts with this batch; -1 if it names none."""
     data = data_of(batch)
     control = decode_control(data) if header(data).attributes & CONTROL else None
     return _NOBODY if control is None or isinstance(control, SnapshotGap) else control.leader_id
 
 
 def is_gap(batch: EntryBatch) -> bool:
-    """Whether it stands in the place of what a snapshot holds."""
+    """Whether it is the placeholder for a snapshot's entries."""
     data = data_of(batch)
     return bool(header(data).attributes & CONTROL) and isinstance(decode_control(data), SnapshotGap)
 

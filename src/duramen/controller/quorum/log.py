@@ -1,6 +1,6 @@
 """A replica's metadata log on the node's storage: writes, truncations and reads for the state machine.
 
-Its newest batches stay in memory: all that are not applied or synced yet, because they may be read too, and a bounded
+Its newest batches stay in memory: all that are not applied or synced yet, because they may still be read, and a bounded
 rest. Epochs are those in the batches; the leader-epoch cache belongs to the storage.
 """
 
@@ -27,10 +27,10 @@ BatchesRead = Callable[[tuple[EntryBatch, ...] | DuramenError], None]
 
 
 class MetadataLog:
-    """A log that is appended to at its end, cut, and begun anew; `begin` says first what of it there is."""
+    """A log with appends, truncation, and restart; `begin` first sets its present content."""
 
     def __init__(self, store: Store, log: Log, clock: Clock, kept_bytes: int) -> None:
-        """`kept_bytes` of what need not be in memory stay there."""
+        """`kept_bytes` of batches stay in memory beyond the needed ones."""
         self._kept_bytes = kept_bytes
         self._store = store
         self._log = log
@@ -40,10 +40,10 @@ class MetadataLog:
         self._recent_bytes = 0
         store.drop_empty_leaderships(log)
         self._followed = FollowedLog(store, log)
-        self._in_memory = False  # whether nothing is written any more
+        self._in_memory = False  # whether writes have ended
 
     def begin(self, start: EpochEnd, found: list[EntryBatch]) -> None:
-        """It holds these batches behind the snapshot that ends at `start`."""
+        """Set its batches after the snapshot that ends at `start`."""
         self._epochs.restart(start)
         self._recent.clear()
         self._recent_bytes = 0
@@ -52,27 +52,27 @@ class MetadataLog:
 
     @property
     def end(self) -> EpochEnd:
-        """Where it ends, written or synced."""
+        """Its end, including unsynced batches."""
         return self._epochs.end
 
     @property
     def synced_offset(self) -> int:
-        """Below it all is on disk."""
+        """The offset below which everything is synced."""
         return min(self._log.synced_offset, self.end.offset)
 
     @property
     def directory(self) -> str:
-        """Where its files are, for messages."""
+        """The directory of its files, for messages."""
         return self._log.directory
 
     def stay_in_memory(self) -> None:
-        """The disk takes no more: from here on nothing is written, and nobody is told that anything is synced."""
+        """The disk accepts no writes: from now on nothing is written, and nothing is reported as synced."""
         self._in_memory = True
 
     # -- writing ------------------------------------------------------------------------------------
 
     def append(self, batch: EntryBatch, done: Done) -> None:
-        """Write a batch to the end; `done(None)` once it is synced. It waits for room on a full disk."""
+        """Append a batch; `done(None)` once it is synced. It waits for room on a full disk."""
         if batch.first != self.end.offset:
             raise AssertionError(f"a batch at {batch.first} does not follow what ends at {self.end.offset}")
         self._note(batch)
@@ -89,7 +89,7 @@ class MetadataLog:
         self._store.append(self._log, data, header(data), batch.epoch, appended, patient=True)
 
     def cut(self, end_offset: int, done: Done) -> None:
-        """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
+        """Truncate the log; `done(None)` once that is durable, and all records before the end are synced."""
         self._epochs.cut(end_offset)
         while self._recent and self._recent[-1].first >= end_offset:
             self._recent_bytes -= len(data_of(self._recent.pop()))
@@ -99,9 +99,9 @@ class MetadataLog:
             self._followed.cut(end_offset, done)
 
     def restart(self, start: EpochEnd, done: Done) -> None:
-        """Begin anew behind the snapshot that ends at `start`, which is on disk; `done(None)` once that is too.
+        """Restart after the snapshot that ends at `start`, which is durable; `done(None)` once the restart is too.
 
-        What is in the snapshot is a gap of the log then: one batch without content, which is let go with all before it.
+        The snapshot's entries become a gap of the log: one empty batch, which is deleted with everything before it.
         """
         self.begin(start, [])
         if self._in_memory:
@@ -119,25 +119,25 @@ class MetadataLog:
             epoch = max(log.takeovers.latest_epoch, 0)
             self._store.append(log, data, head, epoch, lambda _, error: filled(error), patient=True)
 
-        # Nothing is kept: what is left could be of an epoch later than that of what comes next.
+        # Nothing is kept: the rest could have later epochs than the following batches.
         self._followed.restart(start.offset, lambda: log.start_offset, fill, done)
 
     def start_at(self, offset: int) -> None:
-        """A snapshot that is on disk holds what is below `offset`: it may go."""
+        """A durable snapshot has the entries below `offset`: they may be deleted."""
         self._epochs.start_at(offset)
         self._store.delete_before(self._log, offset, lambda _: None)
 
     # -- reading ------------------------------------------------------------------------------------
 
     def between(self, first: int, end: int) -> list[EntryBatch]:
-        """The batches from the offset `first` to `end`, which are in memory as long as they are not applied."""
+        """The batches from the offset `first` to `end`, which are in memory until they are applied."""
         found = self._recent[self._at(first) : self._at(end)]
         if first < end and (not found or found[0].first != first):
             raise AssertionError(f"the batch at {first} is not in memory")
         return found
 
     def read(self, offset: int, max_bytes: int, done: BatchesRead) -> None:
-        """Batches from `offset` on, synced or not: at least one where there is any, then as many as fit."""
+        """Batches from `offset` on, synced or not: at least one if there is any, then as many as fit."""
         if offset >= self.end.offset:
             done(())
         elif self._recent and self._recent[0].first <= offset:
@@ -146,7 +146,7 @@ class MetadataLog:
             self._read_files(offset, max_bytes, done)
 
     def forget(self, end_offset: int) -> None:
-        """What is below is applied: it need not stay in memory, if it is synced."""
+        """Entries below are applied: synced ones need not stay in memory."""
         if not self._in_memory:
             end_offset = min(end_offset, self._log.synced_offset)
         count = 0
@@ -185,7 +185,7 @@ class MetadataLog:
         self._recent_bytes += len(data_of(batch))
 
     def _at(self, offset: int) -> int:
-        """Which of the batches in memory begins there, or is the first behind."""
+        """The index of the batch in memory that starts there, or of the next one."""
         return bisect_left(self._recent, offset, key=lambda batch: batch.first)
 
 

@@ -1,4 +1,4 @@
-"""The narrow port for everything that a cluster must agree on: propose events, learn when they are committed."""
+"""The narrow port for everything that a cluster must agree on: proposals of events, and their commits."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -19,7 +19,7 @@ class _Waiting(NamedTuple):
 
 
 class Proposals:
-    """Those of one leadership: who leads no more does not know what becomes of them."""
+    """The proposals of one leadership: a former leader does not know their outcome."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
@@ -28,17 +28,17 @@ class Proposals:
         return len(self._waiting)
 
     def add(self, end: EpochEnd, done: ProposalDone) -> None:
-        """Its last entry is the one before `end`."""
+        """Add a proposal; its last entry is the one before `end`."""
         self._waiting.append(_Waiting(end, done))
 
     def committed(self, high_watermark: int) -> None:
-        """What is below is committed."""
+        """Entries below are committed."""
         while self._waiting and self._waiting[0].end.offset <= high_watermark:
             end, done = self._waiting.popleft()
             done(Position(end.epoch, end.offset - 1))
 
     def fail(self, error: DuramenError) -> None:
-        """Nobody here learns any more what becomes of them."""
+        """Fail all proposals: their outcome is unknown here."""
         waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
             done(error)

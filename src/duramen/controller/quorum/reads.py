@@ -13,25 +13,25 @@ __all__ = ["QuorumReads"]
 
 
 class QuorumReads:
-    """Answers fetches once what they want is read; `end` says that nobody is to be answered any more."""
+    """Responds to fetches once their data is read; after `end` it sends nothing."""
 
     def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
         self._kit = kit
         self._outside = outside
-        self._positions: dict[int, int] = {}  # in snapshots, by who asked for it
+        self._positions: dict[int, int] = {}  # in snapshots, by requesting node
         self._over = False
 
     def end(self) -> None:
-        """The replica ends."""
+        """Stop all responses."""
         self._over = True
 
     def wanted(self, fetch: FetchChunk) -> None:
-        """A snapshot is wanted from there on."""
+        """A node requests a snapshot from that position on."""
         self._positions[fetch.asked.sender.node_id] = fetch.position
 
     def serve(self, node_id: int, answer: FetchAnswer) -> None:
-        """Send the answer with batches."""
+        """Send a response with batches."""
 
         def read(found: tuple[EntryBatch, ...] | DuramenError) -> None:
             if self._over:
@@ -39,13 +39,13 @@ class QuorumReads:
             if isinstance(found, DuramenError):
                 self._outside.report(f"node {node_id} cannot be served from the metadata log: {found}")
             elif self._machine.role is RaftRole.LEADER and self._machine.epoch == answer.epoch:
-                # Who leads no more may have cut what it read.
+                # A former leader may have truncated the batches it read.
                 self._outside.send(node_id, answer._replace(batches=found))
 
         self._kit.log.read(answer.asked.end.offset, self._kit.limits.fetch_bytes, read)
 
     def serve_snapshot(self, node_id: int, answer: SnapshotAnswer) -> None:
-        """Send the bytes of the snapshot that were asked for."""
+        """Send the requested bytes of the snapshot."""
         position = self._positions.pop(node_id, 0)
 
         def read(result: tuple[bytes, int] | BaseException | None) -> None:

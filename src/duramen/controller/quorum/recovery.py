@@ -37,10 +37,10 @@ OpenDone = Callable[[Runner | DuramenError], None]
 
 
 class QuorumIdentity(NamedTuple):
-    """Who the replica is, and what the quorum is when its disk does not say.
+    """The identity of the replica, and the quorum if its disk has none.
 
-    `founders` are the voters with which a log begins that is empty and has no ballot: those that form the cluster, and
-    nobody for a replica that is to learn who votes. `seeds` are nodes to ask, `joins` is the voter that it wants to be.
+    `founders` are the initial voters of an empty log without a ballot: those that form the cluster, and none for a
+    replica that must learn the voters. `seeds` are nodes to ask, `joins` is the voter that it wants to become.
     """
 
     me: ReplicaId
@@ -52,7 +52,7 @@ class QuorumIdentity(NamedTuple):
 
 
 class Opening:
-    """Reads a replica's disk; `run` hands on the replica at work, or why there is none."""
+    """Reads a replica's disk; `run` passes on the running replica, or the error."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Opening:
         outside: QuorumEffects,
         chance: Chance,
     ) -> None:
-        """`view` is empty, and `chance` draws a number from 0 to the one it is given, that not included."""
+        """`view` is empty, and `chance` draws a number from 0 up to its argument, exclusive."""
         self._store = store
         self._log = log
         self._ballots = BallotFile(files)
@@ -80,11 +80,11 @@ class Opening:
         self._view = view
         self._outside = outside
         self._chance = chance
-        self._below: EpochEnd | None = None  # the end of what the log has of the snapshot's part
+        self._below: EpochEnd | None = None  # the end of the log's part that the snapshot covers
         self._batches: list[EntryBatch] = []
 
     def run(self, done: OpenDone) -> None:
-        """Open it. `done` gets LogDamaged, DirectoryUnusable or StorageFailed where that must not or cannot be."""
+        """Open the replica. `done` gets LogDamaged, DirectoryUnusable or StorageFailed if that is not possible."""
 
         def read(result: tuple[Promised | None, FoundSnapshot] | BaseException) -> None:
             if isinstance(result, DuramenError):
@@ -119,7 +119,7 @@ class Opening:
             else:
                 self._scanned(promised, found, done)
 
-        # With an error: damage that the scan could be led over would be a hole in what is committed.
+        # Damage is an error: skipping it would leave a hole in the committed entries.
         scan_log(self._store, self._log, 0, partial(self._found, start), scanned)
 
     def _scanned(self, promised: Promised | None, found: FoundSnapshot, done: OpenDone) -> None:
@@ -136,7 +136,7 @@ class Opening:
         self._open(promised, applied, founders, start, done)
 
     def _cut(self, promised: Promised | None, found: FoundSnapshot, error: LogDamaged, done: OpenDone) -> None:
-        """Let the log end before the damage, where other voters have what follows."""
+        """Truncate the log before the damage, if other voters have the following entries."""
         known = None if promised is None else promised.founders if found.snapshot is None else found.snapshot.voters
         for batch in self._batches:
             known = known if batch.voters is None else batch.voters
@@ -158,7 +158,7 @@ class Opening:
         self._store.truncate(self._log, end_offset, max(self._log.takeovers.latest_epoch, 0), cut)
 
     def _begin_anew(self, promised: Promised | None, error: LogDamaged, done: OpenDone) -> None:
-        """Begin with nothing but the ballot, where the quorum never was this node alone: others have all of it."""
+        """Start with only the ballot, if the quorum was never this node alone: others have all entries."""
         if promised is None or promised.founders.ids == (self._plan.me,):
             done(error)
             return
@@ -181,7 +181,7 @@ class Opening:
             self._batches.append(read_batch(data))
 
     def _judge(self, promised: Promised | None, start: EpochEnd) -> None:
-        """Raises where the disk contradicts itself."""
+        """Raises if the disk contradicts itself."""
         plan, batches = self._plan, self._batches
         if any(is_gap(batch) for batch in batches):
             raise LogDamaged(f"the metadata log ({self._log.directory}) lacks entries of a missing snapshot")
@@ -225,12 +225,12 @@ class Opening:
                 log.start_at(start.offset)
             begun(None)
         else:
-            # A snapshot of the leader's was kept, and the log not begun anew: what is there is of another history.
+            # A leader's snapshot was stored, and the log not restarted: its entries are of another history.
             self._batches = []
             log.restart(start, begun)
 
     def _founders(self, promised: Promised | None) -> Voters:
-        """Who votes where the log does not say."""
+        """The voters if the log names none."""
         if promised is not None:
             return promised.founders
         if not self._batches:
@@ -239,11 +239,10 @@ class Opening:
         return self._plan.founders if self._plan.founders.ids == alone.ids else alone
 
     def _ballot(self, promised: Promised | None, voters: Voters) -> Ballot:
-        """The ballot to begin with, `voters` being those before what the log says behind its snapshot.
+        """The initial ballot; `voters` are those before the log's entries after its snapshot.
 
-        A quorum of one is never behind the epoch of its node, nor behind its log.
-        With more voters the node's epoch, which grows with every start, is not asked: each start would depose the
-        leader.
+        A quorum of one is never behind the epoch of its node, nor behind its log. With more voters the node's epoch,
+        which increases with every start, is not used: each start would depose the leader.
         """
         ballot = Ballot() if promised is None else promised.ballot
         for batch in self._batches:

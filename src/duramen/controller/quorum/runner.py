@@ -52,11 +52,11 @@ from duramen.storage.io import is_full, is_passing
 __all__ = ["Runner"]
 
 _RETRY_MS: Final = 500
-"""How long after a disk was full, or no file could be opened, a ballot or a snapshot is written again."""
+"""The delay before a ballot or snapshot is rewritten after a full disk, or a lack of open files."""
 
 
 class Runner:
-    """The Quorum port on a machine and a disk. `machine` stands where the kit's log and ballot do."""
+    """The Quorum port on a state machine and a disk. `machine` starts at the state of the log and the ballot."""
 
     def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
@@ -68,9 +68,9 @@ class Runner:
         self._fetches = FetchTimes()
         self._serving = QuorumReads(machine, kit, outside)
         self._download = Download()
-        self._led_epoch: int | None = None  # in which it leads, once all that came before that is carried out
+        self._led_epoch: int | None = None  # its epoch as leader, once all earlier effects are executed
         self._saving = False
-        self._problem: DuramenError | None = None  # the failure of the disk since which it is volatile
+        self._problem: DuramenError | None = None  # the failure of the disk that made it volatile
         self._over: DuramenError | None = None
         self._damaged = machine.damaged
         if self._damaged:
@@ -84,32 +84,32 @@ class Runner:
 
     @property
     def machine(self) -> RaftMachine:
-        """The machine, to be asked and not to be told."""
+        """The machine, for reading only."""
         return self._machine
 
     @property
     def log(self) -> MetadataLog:
-        """The metadata log on its disk, to be read."""
+        """The metadata log on disk, for reading."""
         return self._kit.log
 
     @property
     def applied(self) -> EpochEnd:
-        """What is below has taken effect."""
+        """The end of the applied entries."""
         return self._kit.applied.end
 
     @property
     def voters(self) -> Voters:
-        """The voters, as far as that is committed and applied."""
+        """The voters according to the committed and applied entries."""
         return self._kit.applied.voters
 
     @property
     def error(self) -> DuramenError | None:
-        """Why it does nothing any more, if it does not."""
+        """The reason why it has stopped, if it has."""
         return self._over
 
     @property
     def problem(self) -> DuramenError | None:
-        """Why it is volatile, where it is: only a restart ends that."""
+        """The reason why it is volatile, if it is: only a restart ends that."""
         return self._problem
 
     @property
@@ -117,7 +117,7 @@ class Runner:
         return self._problem is not None
 
     def leads(self, epoch: int) -> bool:
-        """Whether it leads in that epoch, and does anything at all."""
+        """Whether it leads in that epoch, and has not stopped."""
         return self._over is None and self._machine.role is RaftRole.LEADER and self._machine.epoch == epoch
 
     def describe(self) -> QuorumDescription:
@@ -127,10 +127,10 @@ class Runner:
     # -- what is asked ------------------------------------------------------------------------------
 
     def propose(self, events: Sequence[Event], done: ProposalDone) -> None:
-        """Order events, at least one; `done(position of the last)` once they are committed and have taken effect.
+        """Order events, at least one; `done(position of the last)` once they are committed and applied.
 
-        `done` gets NotController or BatchTooLarge where nothing was ordered; OutcomeUnknown where this replica leads no
-        more before it knows.
+        `done` gets NotController or BatchTooLarge if nothing was ordered; OutcomeUnknown if this replica loses
+        leadership before the outcome is known.
         """
         if self._over is not None:
             done(self._over)
@@ -139,7 +139,7 @@ class Runner:
         if len(payload) > self._kit.limits.batch_bytes:
             done(BatchTooLarge(f"{len(events)} changes at once have {len(payload)} bytes, more than the quorum takes"))
             return
-        # What the machine says of an earlier role may still wait for the disk, and would end what is proposed now.
+        # Effects of an earlier role may still wait for the disk, and would end present proposals.
         ready = self._led_epoch == self._machine.epoch
         end = self._machine.propose(payload, len(events)) if ready else VoterChangeRefusal.NOT_LEADER
         if isinstance(end, VoterChangeRefusal):
@@ -149,7 +149,7 @@ class Runner:
         self._go_on()
 
     def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
-        """Change the voters, as the machine does."""
+        """Change the voters, as in the machine."""
         if self._over is not None:
             return VoterChangeRefusal.NOT_LEADER
         self._tick()
@@ -158,33 +158,34 @@ class Runner:
         return result
 
     def join(self, voter: Voter) -> None:
-        """Ask to be this voter from here on; that this directory is to vote is on disk."""
+        """Request to become this voter from now on; the directory's intent to vote is durable."""
         self._machine.join(voter)
 
     def storage_changed(self, problem: DuramenError | None) -> None:
-        """The storage of the node takes writes, or why not.
+        """The node's storage accepts writes, or has a problem.
 
-        On a full disk it goes on: the storage keeps room for the metadata, and with none left it is as a slow disk is.
+        On a full disk the replica continues: the storage has a reserve for the metadata, and without it behaves like a
+        slow disk.
         """
         if problem is not None and not isinstance(problem, StorageFull):
             self._stay_in_memory(problem)
             self._go_on()
 
     def resign(self) -> None:
-        """Let another lead."""
+        """Give up leadership."""
         if self._over is None:
             self._tick()
             self._machine.resign()
             self._go_on()
 
     def stop(self) -> None:
-        """Let another lead and do nothing any more. What is being written may still reach the disk."""
+        """Give up leadership and stop. Writes in progress may still reach the disk."""
         self.resign()
         if self._over is None:
             self._end(NodeStopping("this node is stopping"))
 
     def receive(self, message: Wire) -> None:
-        """A message came; one that is damaged counts as lost."""
+        """Handle a message; a damaged one counts as lost."""
         if self._over is not None:
             return
         self._tick()
@@ -206,7 +207,7 @@ class Runner:
         self._go_on()
 
     def connected(self, node_id: int) -> None:
-        """There is a connection to this node, or one more."""
+        """A connection to this node has opened, perhaps one of several."""
         if self._over is None:
             self._tick()
             self._machine.connected(node_id)
@@ -234,7 +235,7 @@ class Runner:
         return NotController(f"this node is not the leader of the controller quorum: {known}")
 
     def _go_on(self) -> None:
-        """Do what is to be done, as far as nothing waits."""
+        """Execute effects until one has to wait."""
         if self._agenda.going or self._over is not None:
             return
         self._agenda.go_on()
@@ -244,12 +245,12 @@ class Runner:
         self._sleep()
 
     def _sleep(self) -> None:
-        """Until the machine has something to do; what was just done may have ended it."""
+        """Sleep until the machine's deadline, unless the last effect ended the replica."""
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 
     def _resume(self, effect: Effect) -> None:
-        """What the agenda waited for is done."""
+        """The effect that was waited for is complete."""
         self._agenda.resume()
         self._outside.carried_out(effect)
         self._go_on()
@@ -327,7 +328,7 @@ class Runner:
             self._go_on()
             return
         self._agenda.take()
-        # Where a cut comes in between, the same place may have been written again: the cut's end says what is synced.
+        # After a truncation in between, the same offsets may be written again: its end determines the synced part.
         if self._agenda.uncut and cuts == self._agenda.cuts_done:
             self._machine.synced(end)
             self._go_on()
@@ -380,7 +381,7 @@ class Runner:
             write()
 
     def _later(self, write: Callable[[], None]) -> None:
-        """Write it again in a while, unless there is nothing to write it for any more."""
+        """Write it again later, unless the replica has stopped by then."""
 
         def again() -> None:
             if self._over is None:
@@ -401,7 +402,7 @@ class Runner:
         self._save()
 
     def _save(self) -> None:
-        """Make a snapshot, if it is time: of what is on this disk too."""
+        """Make a snapshot, if one is due: only of entries that are synced here too."""
         kit = self._kit
         applied = kit.applied
         due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
@@ -434,7 +435,7 @@ class Runner:
         if len(self._download) < chunk.size_bytes:
             follows = machine.leader == chunk.sender and machine.epoch == chunk.epoch
             machine.heard(chunk.sender, chunk.epoch)
-            # While the epoch is not on disk nothing is said in it; the machine asks again.
+            # While the epoch is not durable nothing is sent in it; the machine requests again.
             if follows and not self._agenda.waits:
                 asked = FetchSnapshot(machine.me, machine.epoch, chunk.snapshot)
                 self._outside.send(chunk.sender.node_id, FetchChunk(asked, len(self._download)))
@@ -452,7 +453,7 @@ class Runner:
     # -- the end ------------------------------------------------------------------------------------
 
     def _stay_in_memory(self, error: DuramenError) -> None:
-        """The disk keeps nothing any more: another leads, and what is still to be done is done in memory."""
+        """The disk keeps nothing any more: another replica leads, and the remaining effects run in memory."""
         if not self._in_memory and self._over is None:
             self._problem = error
             self._kit.log.stay_in_memory()
@@ -477,7 +478,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _sound(message: Message) -> Message | None:
-    """The message with its batches as their bytes say; None where they are damaged, or it is no message of the wire."""
+    """The message with its batches checked; None if they are damaged, or the message is invalid."""
     if isinstance(message, SnapshotAnswer):
         return None
     if not isinstance(message, FetchAnswer) or not message.batches:

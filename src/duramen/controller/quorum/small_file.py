@@ -22,7 +22,7 @@ _COVERED_FROM: Final = 12
 
 
 class WholeFile:
-    """The file `path`, which begins with `magic`, 8 bytes."""
+    """The file `path`, which starts with `magic`, 8 bytes."""
 
     def __init__(self, files: FileSystem, name: str, magic: bytes) -> None:
         self.path = f"{QUORUM_DIRECTORY}/{name}"
@@ -30,15 +30,15 @@ class WholeFile:
         self._magic = magic
 
     def read(self) -> memoryview | None:
-        """Its content, which is on disk then, name and all; None where it was never written.
+        """Its content, durable including the file's name; None if it was never written.
 
-        Raises ValueError where it is not as it was written.
+        Raises ValueError if it is damaged.
         """
         files = self.files
         if not files.exists(QUORUM_DIRECTORY):
             files.make_directory(QUORUM_DIRECTORY)
         files.sync_directory("")
-        files.sync_directory(QUORUM_DIRECTORY)  # a kill may have come between the new name and its sync
+        files.sync_directory(QUORUM_DIRECTORY)  # a crash may have come between the rename and its sync
         if not files.exists(self.path):
             return None
         file = files.open(self.path, read_only=True)
@@ -54,7 +54,7 @@ class WholeFile:
         return data[_HEADER.size :]
 
     def write(self, content: bytes) -> None:
-        """Put it in the place of what was there; it is on disk when this returns."""
+        """Replace the content; durable on return."""
         files, new = self.files, f"{self.path}.new"
         covered = _CRC.pack(_FORMAT) + content
         files.unlink(new)

@@ -17,7 +17,7 @@ class FetchChunk(NamedTuple):
 
 
 class SnapshotBytes(NamedTuple):
-    """Bytes of a snapshot from `position` on, which has `size_bytes` in all."""
+    """Bytes of a snapshot from `position` on; the snapshot has `size_bytes` in all."""
 
     sender: ReplicaId
     epoch: int
@@ -28,11 +28,11 @@ class SnapshotBytes(NamedTuple):
 
 
 Wire = Message | FetchChunk | SnapshotBytes
-"""What replicas send each other: the machine's messages, snapshots in chunks."""
+"""Messages between replicas: the machine's messages, with snapshots in chunks."""
 
 
 class Download:
-    """The snapshot that is being fetched, as far as it has come: from one node, one snapshot at a time."""
+    """The snapshot being fetched, and its bytes so far: from one node, one snapshot at a time."""
 
     __slots__ = ("_data", "_node_id", "_snapshot")
 
@@ -42,14 +42,14 @@ class Download:
         self._data = bytearray()
 
     def begin(self, node_id: int, snapshot: EpochEnd) -> int:
-        """It is wanted from that node; the position to go on from."""
+        """Fetch it from that node; returns the position to continue from."""
         if (node_id, snapshot) != (self._node_id, self._snapshot):
             self._node_id, self._snapshot = node_id, snapshot
             self._data = bytearray()
         return len(self._data)
 
     def take(self, chunk: SnapshotBytes) -> bool:
-        """A chunk; whether it was the next that is wanted."""
+        """Add a chunk; returns whether it was the next one."""
         if (chunk.sender.node_id, chunk.snapshot) != (self._node_id, self._snapshot):
             return False
         if chunk.position != len(self._data) or not chunk.data:
@@ -58,7 +58,7 @@ class Download:
         return True
 
     def finish(self) -> bytes:
-        """The bytes; the next begins anew."""
+        """The bytes; the next fetch starts again."""
         data, self._snapshot = bytes(self._data), None
         self._data = bytearray()
         return data

@@ -26,11 +26,11 @@ _MAGIC: Final = b"DURSNAP1"
 _HEADER = struct.Struct(">8sII")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.snapshot")
 _NEW: Final = ".new"
-_KEPT: Final = 2  # a follower may be in the middle of the older one
+_KEPT: Final = 2  # a follower may be fetching the older one
 
 
 class Snapshot(NamedTuple):
-    """What is below `end` comes to this state, and these voters."""
+    """The state and the voters after all entries below `end`."""
 
     end: EpochEnd
     voters: Voters
@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 class FoundSnapshot(NamedTuple):
-    """The newest snapshot that is sound, and the paths of those after it that are not."""
+    """The newest sound snapshot, and the paths of later, damaged ones."""
 
     snapshot: Snapshot | None
     damaged: tuple[str, ...]
@@ -84,20 +84,20 @@ class SnapshotFiles:
         self._files = files
 
     def ends(self) -> list[EpochEnd]:
-        """The ends of all there are, newest first."""
+        """The ends of all snapshots, newest first."""
         names = (_NAME.fullmatch(name) for name in self._files.names(QUORUM_DIRECTORY))
         found = [EpochEnd(int(name[2]), int(name[1])) for name in names if name is not None]
         return sorted(found, key=lambda end: end.offset, reverse=True)
 
     def newest(self) -> FoundSnapshot:
-        """The newest that is sound. What was never finished is removed."""
+        """The newest sound snapshot. Removes unfinished ones."""
         for name in self._files.names(QUORUM_DIRECTORY):
             if _NAME.fullmatch(name.removesuffix(_NEW)) and name.endswith(_NEW):
                 self._files.unlink(f"{QUORUM_DIRECTORY}/{name}")
         return self.newest_sound()
 
     def newest_sound(self) -> FoundSnapshot:
-        """The newest that is sound. Nothing is changed."""
+        """The newest sound snapshot. Changes nothing."""
         damaged: list[str] = []
         for end in self.ends():
             try:
@@ -111,7 +111,7 @@ class SnapshotFiles:
         return FoundSnapshot(None, tuple(damaged))
 
     def write(self, end: EpochEnd, data: bytes) -> None:
-        """Keep a snapshot's bytes; they are on disk when this returns. All but the newest two go."""
+        """Write a snapshot's bytes; durable on return. Removes all but the newest two."""
         files, new = self._files, _path(end) + _NEW
         files.unlink(new)
         file = files.open(new, create=True)
@@ -124,7 +124,7 @@ class SnapshotFiles:
             files.unlink(_path(old))
 
     def chunk(self, end: EpochEnd, position: int, size: int) -> tuple[bytes, int] | None:
-        """Bytes of a snapshot's file, and how many it has in all; None where it is gone."""
+        """Bytes of a snapshot's file, and its size; None if it is deleted."""
         if not self._files.exists(_path(end)):
             return None
         file = self._files.open(_path(end), read_only=True)

@@ -35,7 +35,7 @@ class _Proposal(NamedTuple):
 
 
 class LogQuorum:
-    """The Quorum port of a node that is alone: one log, whose synced end is what is committed."""
+    """The Quorum port of a standalone node: one log, committed up to its synced end."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -53,14 +53,14 @@ class LogQuorum:
         self._store.append(self.log, batch, check(batch), epoch, appended)
 
     def describe(self, node_id: int, directory_id: str) -> QuorumDescription:
-        """The quorum of one that this node is."""
+        """The quorum of this one node."""
         me, now_ms, synced = ReplicaId(node_id, directory_id), self._clock.wall_ms(), self.log.synced_offset
         row = ReplicaProgress(me, self.log.end_offset, synced, now_ms, now_ms)
         return QuorumDescription(node_id, self._store.node_epoch, synced, (row,), (), Voters([Voter(me)]))
 
 
 class Metadata:
-    """The committed state, and how it changes. `on_event` is called for each event that takes effect after `start`."""
+    """The committed state, and its changes. `on_event` is called for each event that takes effect after `start`."""
 
     def __init__(self, store: Store, quorum: Quorum, log: Log, on_event: Callable[[Event], None]) -> None:
         self._store = store
@@ -68,18 +68,18 @@ class Metadata:
         self._log = log
         self._on_event = on_event
         self.state = ControllerState()
-        self.deleted: set[UUID] = set()  # streams whose deletion the log held when the node started
+        self.deleted: set[UUID] = set()  # streams whose deletion was in the log at the start
         self._registered: list[tuple[int, NodeRegistered]] = []  # by the epoch of the log
         self._ahead = ControllerState()
         self._proposed: deque[_Proposal] = deque()
 
     @property
     def directory(self) -> str:
-        """Where the log's files are, for messages."""
+        """The directory of the log's files, for messages."""
         return self._log.directory
 
     def start(self, done: Callable[[DuramenError | OSError | None], None]) -> None:
-        """Apply what the log holds."""
+        """Apply the log."""
 
         def take(found: Header, batch: bytes) -> None:
             for record in records(batch, verify=False):
@@ -98,7 +98,7 @@ class Metadata:
         scan_log(self._store, self._log, 0, take, finished)
 
     def leader_of(self, epoch: int, directory_id: str) -> int:
-        """The id of the node that led the logs of a data directory in an epoch before the start; -1 if not known."""
+        """The id of the node that led the logs of a data directory in an earlier epoch; -1 if unknown."""
         mine = [(since, event.node_id) for since, event in self._registered if event.directory_id == directory_id]
         at = bisect_right(mine, epoch, key=lambda registered: registered[0])
         return mine[at - 1][1] if at else -1
@@ -108,14 +108,14 @@ class Metadata:
         self._on_event(event)
 
     def decide(self, decision: Decision, done: Callable[[DuramenError | None], None]) -> None:
-        """Make a decision; `done(None)` once its events have taken effect, or `done(why not)`."""
+        """Make a decision; `done(None)` once its events have taken effect, or `done(error)`."""
         try:
             events = decision(self._ahead)
         except DuramenError as error:
             done(error)
             return
         if not events and self._proposed:
-            # Nothing to change; but what it rests on is not committed yet.
+            # There is nothing to change, but the state it rests on is not committed yet.
             self._proposed[-1].waiting.append(done)
         elif not events:
             done(None)
@@ -127,7 +127,7 @@ class Metadata:
             self._quorum.propose(events, partial(self._committed, proposal))
 
     def _committed(self, proposal: _Proposal, result: Position | DuramenError) -> None:
-        # One that is refused may be answered before others that wait for their sync.
+        # A refused proposal may be completed before others that wait for their sync.
         self._proposed = deque(other for other in self._proposed if other is not proposal)
         if isinstance(result, Position):
             for event in proposal.events:

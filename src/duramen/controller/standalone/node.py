@@ -48,7 +48,7 @@ _ID_BYTES: Final = 16
 
 
 class StandaloneNode:
-    """The Standing of a node whose metadata log no other has: it leads all there is."""
+    """The membership of a node that alone has its metadata log: it leads every partition."""
 
     def __init__(
         self, store: Store, node_id: int, directory_id: str, clock: Clock, randomness: Randomness, *, producers_ms: int
@@ -139,7 +139,7 @@ class StandaloneNode:
         return self._metadata.leader_of(epoch, self._directory_id)
 
     def is_gone(self, stream_id: StreamId) -> bool:
-        # A stream that the log says nothing of was lost from it: that proves nothing about its records.
+        # A stream that the log does not name was lost from it: that proves nothing about its records.
         return stream_id in self._metadata.deleted
 
     def join(self, done: DecisionDone) -> None:
@@ -150,7 +150,7 @@ class StandaloneNode:
         self._metadata.decide(lambda _: [registered], done)
 
     def stop(self) -> None:
-        """Nobody else has to know."""
+        """Nothing to do: no other node has to know."""
 
     # -- changing -----------------------------------------------------------------------------------
 
