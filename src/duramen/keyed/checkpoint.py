@@ -38,9 +38,9 @@ __all__ = [
 
 _MAGIC: Final = b"DURKEY01"
 _FILED_MAGIC: Final = b"DURKEY02"
-"""Of one whose table lies in files."""
+"""Of a view whose table is in files."""
 CRC_END: Final = 12
-"""Where the checksum ends, which is of all that follows."""
+"""The end of the checksum, which covers everything after it."""
 _PIECE_BYTES: Final = 1 << 20
 _ARRAY: Final = struct.Struct(">BH")
 _LONG_ARRAY: Final = struct.Struct(">BI")
@@ -48,13 +48,13 @@ _BINARY: Final = struct.Struct(">BI")
 _PAIR: Final = b"\x92"
 _INTEGERS: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 HEAD_BYTES: Final = CRC_END + _ARRAY.size + 9
-"""So many bytes at its start say which generation a checkpoint is."""
+"""The number of bytes at its start that have its generation."""
 
 _Range = tuple[int, int]
 
 
 class ViewCheckpoint(NamedTuple):
-    """What a checkpoint holds; `epoch` is the leader epoch of the record before `position`, or -1."""
+    """The content of a checkpoint; `epoch` is the leader epoch of the record before `position`, or -1."""
 
     generation: int
     stream_id: bytes
@@ -78,7 +78,7 @@ class ViewCheckpoint(NamedTuple):
 
 
 class LogPositions(NamedTuple):
-    """What is known of the log beside which a checkpoint lies; `epoch_at` says the leader epoch of a record, or -1."""
+    """The state of the log next to a checkpoint; `epoch_at` returns the leader epoch of a record, or -1."""
 
     stream_id: bytes
     partition: int
@@ -92,9 +92,9 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(view: KeyedView, log: LogPositions, generation: int) -> list[Buffer]:
-    """A checkpoint of the view as it is, in pieces, of which large ones are the view's own memory, not copies of it.
+    """A checkpoint of the present view, in pieces; large ones are the view's own memory, not copies.
 
-    Of two, the one with the larger generation counts.
+    Of two checkpoints, the one with the larger generation applies.
     """
     next_page, pages, page = view.prev.state()
     table = [(count, words.cast("B")) for count, words in view.latest.parts()]
@@ -131,7 +131,7 @@ def encode(view: KeyedView, log: LogPositions, generation: int) -> list[Buffer]:
 
 
 def _large(field: Sequence[tuple[int, memoryview]]) -> Iterator[Buffer]:
-    """A list of numbers and bytes as msgpack has it, without a copy of the bytes."""
+    """A list of numbers and bytes in msgpack, without a copy of the bytes."""
     yield _LONG_ARRAY.pack(0xDD, len(field))
     for number, content in field:
         yield _PAIR + _encoder.encode(number) + _BINARY.pack(0xC6, len(content))
@@ -139,7 +139,7 @@ def _large(field: Sequence[tuple[int, memoryview]]) -> Iterator[Buffer]:
 
 
 def decode(content: Buffer) -> ViewCheckpoint:
-    """The checkpoint. Raises CheckpointInvalid where it is cut off, damaged or another version's."""
+    """Decode a checkpoint. Raises CheckpointInvalid if it is truncated, damaged or of another version."""
     view = memoryview(content).toreadonly().cast("B")
     if len(view) < CRC_END or bytes(view[:8]) not in (_MAGIC, _FILED_MAGIC):
         raise CheckpointInvalid("this is no checkpoint of a view")
@@ -164,7 +164,7 @@ def decode(content: Buffer) -> ViewCheckpoint:
 
 
 def problem(found: ViewCheckpoint, log: LogPositions, hash_id: int) -> str:
-    """Why the checkpoint cannot be used beside this log; empty where it can. The view is derived anew then."""
+    """The reason why the checkpoint cannot be used with this log; empty if it can. Otherwise the view is rebuilt."""
     if (found.stream_id, found.partition) != (log.stream_id, log.partition):
         return "it is another stream's"
     if found.hash_id != hash_id:
@@ -179,7 +179,7 @@ def problem(found: ViewCheckpoint, log: LogPositions, hash_id: int) -> str:
 
 
 def generation_of(head: Buffer) -> int:
-    """The generation that a checkpoint with such a start says that it is; -1 where there is none."""
+    """The generation in the start of a checkpoint; -1 if there is none."""
     number = bytes(head[CRC_END + _ARRAY.size : HEAD_BYTES])
     if not number or number[0] < 0x80:
         return number[0] if number else -1
@@ -187,9 +187,9 @@ def generation_of(head: Buffer) -> int:
 
 
 def newest(contents: Iterable[Buffer], log: LogPositions, hash_id: int) -> tuple[ViewCheckpoint | None, list[str]]:
-    """The first checkpoint that can be gone on from, of those that are there; and what is wrong with those before.
+    """The first usable checkpoint of the given ones; and the problems of those before.
 
-    Contents are asked for one by one, so that one is in memory at a time: the newest has to be the first.
+    Contents are read one by one, so that one is in memory at a time: the newest must come first.
     """
     wrong: list[str] = []
     for content in contents:
@@ -213,7 +213,7 @@ def restore(
     page_records: int = PAGE_RECORDS,
     parts: PartStore | None = None,
 ) -> KeyedView:
-    """The view as it was. Raises CheckpointInvalid where a page that it needs is not what it was."""
+    """The view at the checkpoint. Raises CheckpointInvalid if one of its pages is missing or damaged."""
     view = KeyedView(kernel, found.base, found.secret, store, page_records=page_records, parts=parts)
     view.position, view.s0, view.horizon = found.position, found.s0, found.horizon
     view.tombstones_kept_ms = found.tombstones_kept_ms

@@ -15,14 +15,14 @@ OWN = -1
 """Records count at their own offsets."""
 
 Held = list[tuple[int, int]]
-"""First and next offsets of batches, those that follow one another as one."""
+"""First and next offsets of batches, adjacent ones merged."""
 
 
 class CountedPiece(NamedTuple):
     """Records that count one after another: of `data[start:stop]` at their own offsets, or those `held`, at `at`.
 
-    `next_offset` is behind everything that has been looked at. What is taken of `held` is removed from it, so that a
-    walk that begins again goes on there. `places` says by first offset where in `data` batches of transactions lie.
+    `next_offset` is after everything that has been read. Processed offsets of `held` are removed from it, so that a
+    repeated walk continues there. `places` has, by first offset, the places in `data` of batches of transactions.
     """
 
     start: int
@@ -34,20 +34,20 @@ class CountedPiece(NamedTuple):
 
 
 class Counting:
-    """Walks over batches in the order of the log; what open transactions wrote is held by their producers' ids."""
+    """Walks over batches in log order; batches of open transactions are held by producer id."""
 
     def __init__(self) -> None:
         self.open: dict[int, Held] = {}
 
     def first_open(self, position: int) -> int:
-        """Everything that counts at or behind `position`, which is where this stands, is at or behind this offset."""
+        """The offset from which on everything is that counts at or after `position`, the present position."""
         return min((held[0][0] for held in self.open.values()), default=position)
 
     def pieces(self, data: Buffer, position: int) -> Iterator[CountedPiece]:
-        """What counts of the whole batches in `data`, from the offset `position` on, in the order in which it counts.
+        """The records of the whole batches in `data` from the offset `position` on, in counting order.
 
-        Each batch that changes what is open is followed by a piece, which may be empty: whoever could not take a piece
-        begins again behind the one before. Raises BatchCorrupt.
+        Each batch that changes the open transactions is followed by a piece, which may be empty: a caller that could
+        not process a piece starts again after the one before. Raises BatchCorrupt.
         """
         view = memoryview(data).toreadonly().cast("B")
         start = stop = 0

@@ -12,16 +12,16 @@ _APART_MS: Final = 100
 
 
 class Commits(NamedTuple):
-    """The commit markers of a partition from somewhere on to its high watermark: offset and commit sequence."""
+    """The commit markers of a partition up to its high watermark: offset and commit sequence."""
 
     high_watermark: int
     markers: Sequence[tuple[int, int]]
 
 
 def cut(partitions: Mapping[P, Commits], is_in: Callable[[int], bool]) -> dict[P, int] | None:
-    """The newest snapshots that have every transaction that `is_in` says and no other, of those with these markers.
+    """The newest snapshots with every transaction for which `is_in` is true and no other, by these markers.
 
-    `is_in` gets commit sequences. None where a transaction that is in has its marker behind one that is not.
+    `is_in` gets commit sequences. None if a transaction that is in has its marker after one that is not.
     """
     found = dict[P, int]()
     for at, (high_watermark, markers) in partitions.items():
@@ -38,16 +38,16 @@ class _Aim(NamedTuple):
 
 
 class Aims:
-    """Vectors over some partitions that cut no transaction, and that their views had not reached when they were taken.
+    """Vectors over some partitions that split no transaction, and that their views had not reached at that time.
 
-    The further the views are behind, the fewer of a time are kept: about eight of all that time.
+    The larger the lag of the views, the fewer are kept per time: about eight in all.
     """
 
     def __init__(self) -> None:
         self._kept: list[_Aim] = []
 
     def add(self, now_ms: int, vector: Sequence[int]) -> None:
-        """A vector that was taken now; one that follows another too soon is not kept."""
+        """Add a vector taken now; one that follows another too soon is dropped."""
         if self._kept:
             apart_ms = max(_APART_MS, (now_ms - self._kept[0].time_ms) // _ENOUGH)
             if now_ms < self._kept[-1].time_ms + apart_ms:
@@ -55,9 +55,9 @@ class Aims:
         self._kept.append(_Aim(now_ms, vector))
 
     def newest(self, oldest: Sequence[int], reached: Sequence[int]) -> Sequence[int] | None:
-        """The newest one that views which have come to `reached` can show; None where there is none.
+        """The newest vector that views at `reached` can show; None without one.
 
-        Snapshots before `oldest` are not shown any more.
+        Snapshots before `oldest` are no longer shown.
         """
         found = next((aim for aim in reversed(self._kept) if _within(aim.vector, reached)), None)
         if found is None:

@@ -15,9 +15,10 @@ __all__ = ["Dropping", "next_s0", "tombstone_bound"]
 
 
 class Dropping(NamedTuple):
-    """A decision for the records below `end`, as of the snapshot at `as_of`: `bits` from `base` on say which stay.
+    """A decision about the records below `end`, as of the snapshot at `as_of`.
 
-    Tombstones below `tombstones_below` go too. What is at or behind `end` stays.
+    `bits` from `base` on are set for those that stay. Tombstones below `tombstones_below` are dropped too. Records
+    at or after `end` stay.
     """
 
     base: int
@@ -36,13 +37,13 @@ class Dropping(NamedTuple):
         return bool(self.bits[place >> 3] >> (place & 7) & 1)
 
     def gone(self, kept: Buffer) -> bytes:
-        """The bits of what was to stay and is not `kept`: tombstones that went, now or at an earlier time."""
+        """The bits of records that were to stay and are not `kept`: tombstones dropped now or earlier."""
         size = len(self.bits)
         gone = int.from_bytes(self.bits, "little") & ~int.from_bytes(kept, "little")
         return gone.to_bytes(size, "little")
 
     def dead(self, first: int, end: int) -> int:
-        """How many of the offsets `[first, end)` hold nothing that stays; those that are free already count too."""
+        """The number of offsets in `[first, end)` without a remaining record, including those already empty."""
         low, high = max(first, self.base) - self.base, min(end, self.end) - self.base
         if low >= high:
             return 0
@@ -51,9 +52,9 @@ class Dropping(NamedTuple):
 
 
 def next_s0(s0: int, wanted: int, oldest_lease: int | None, position: int) -> int:
-    """S0 as it is from now on: it never falls, and does not pass an open lease or the view.
+    """The next S0: it never decreases, and does not pass an open lease or the view.
 
-    `wanted` is where the view stood `snapshot.retention.ms` ago.
+    `wanted` is the view's position `snapshot.retention.ms` ago.
     """
     bound = min(wanted, position) if oldest_lease is None else min(wanted, position, oldest_lease)
     return max(s0, bound)
@@ -63,10 +64,10 @@ def tombstone_bound(
     samples: Samples, now_ms: int, delete_retention_ms: int, s0: int, cleaned_as_of: Iterable[int],
     held: int | None = None,
 ) -> PositionSample:  # fmt: skip
-    """Tombstones with offsets below the sample's `floor` may go; readers need to have come to its `position`.
+    """The sample below whose `floor` tombstones may be dropped; readers must have reached its `position`.
 
-    `held` is where the reader stands that is furthest behind of those for whom tombstones are kept longer.
-    `cleaned_as_of`: for each segment before the one in question, the S0 as of which it was cleaned last.
+    `held` is the position of the slowest of the readers for which tombstones are kept longer. `cleaned_as_of`: for each
+    segment before the present one, the S0 of its last cleaning.
     """
     found = samples.as_of(now_ms - delete_retention_ms)
     bound = min([s0, *cleaned_as_of, *([] if held is None else [held])])

@@ -28,7 +28,7 @@ _SEALED = struct.Struct(">hiqqqhii")
 
 
 def whole(view: memoryview, position: int) -> Iterator[tuple[int, Header]]:
-    """Positions and headers of the whole batches; raises BatchCorrupt only for the first of them."""
+    """Positions and headers of the whole batches; raises BatchCorrupt only for the first one."""
     began = True
     found = batches(view[position:])
     while True:
@@ -45,7 +45,7 @@ def whole(view: memoryview, position: int) -> Iterator[tuple[int, Header]]:
 
 
 def extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int) -> Extracted:
-    """As `Extract` says it."""
+    """See `Extract`."""
     view = memoryview(data).toreadonly().cast("B")
     shown = ShownOffsets(bits, base, first, end)
     made, next_offset, began = bytearray(), first, position
@@ -68,7 +68,7 @@ def extract(data: Buffer, position: int, first: int, end: int, bits: Buffer, bas
 
 
 class ShownOffsets:
-    """Which records are shown."""
+    """The offsets of shown records."""
 
     def __init__(self, bits: Buffer, base: int, first: int, end: int) -> None:
         self._bits = bits
@@ -77,12 +77,12 @@ class ShownOffsets:
         self._end = min(end, base + 8 * len(bits))
 
     def has(self, offset: int) -> bool:
-        """Whether the record at this offset is."""
+        """Whether the record at this offset is shown."""
         place = offset - self._base
         return self._first <= offset < self._end and bool(self._bits[place >> 3] >> (place & 7) & 1)
 
     def some(self, first: int, end: int) -> bool:
-        """Whether a record at one of these offsets is."""
+        """Whether a record at one of these offsets is shown."""
         start, stop = max(first, self._first) - self._base, min(end, self._end) - self._base
         if start >= stop:
             return False
@@ -91,7 +91,7 @@ class ShownOffsets:
         return bool(found & ((1 << (stop - 8 * low)) - (1 << (start - 8 * low))))
 
     def every(self, first: int, end: int) -> bool:
-        """Whether all records at these offsets are."""
+        """Whether all records at these offsets are shown."""
         start, stop = first - self._base, end - self._base
         if first < self._first or end > self._end:
             return False
@@ -100,13 +100,13 @@ class ShownOffsets:
 
 
 def _made(view: memoryview, at: int, head: Header, shown: ShownOffsets) -> Buffer:
-    """The batch with what is shown, as it is where that is no longer; empty where that is nothing."""
+    """The batch with the shown records, unchanged if that is not longer; empty without any."""
     made = made_anew(view, at, head, shown)
     return view[at : at + head.size] if len(made) >= head.size else made
 
 
 def made_anew(view: memoryview, at: int, head: Header, shown: ShownOffsets) -> bytes:
-    """The batch with what is shown, uncompressed; empty where that is nothing. Raises BatchCorrupt."""
+    """The batch with the shown records, uncompressed; empty without any. Raises BatchCorrupt."""
     content, start, stop = checked_body(view, at, head)
     if head.records > (stop - start) // SMALLEST_RECORD_BYTES:
         raise BatchCorrupt(

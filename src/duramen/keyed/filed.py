@@ -23,7 +23,7 @@ _RECORD_BYTES: Final = _ROW_BYTES + 8
 
 
 class TablePart(NamedTuple):
-    """A partition in a file: the file's number, how many keys and bytes it has, and its checksum."""
+    """A partition in a file: the file's number, its numbers of keys and bytes, and its checksum."""
 
     number: int
     keys: int
@@ -32,16 +32,16 @@ class TablePart(NamedTuple):
 
 
 class PartStore(Protocol):
-    """Where the partitions of a table are."""
+    """The store of a table's partitions."""
 
     def write_part(self, number: int, crc: int, words: memoryview) -> None:
-        """Write a partition; numbers rise. `crc` is the CRC-32C of its words."""
+        """Write a partition; numbers increase. `crc` is the CRC-32C of its words."""
 
     def settle_part(self) -> None:
-        """What was written last is on the disk when this returns. Raises OSError: then it has to be written again."""
+        """Make the last write durable. Raises OSError: then it must be written again."""
 
     def read_part(self, number: int, size: int) -> memoryview:
-        """The words of a partition, for the caller alone. Raises CheckpointInvalid where there are not as many."""
+        """The words of a partition, owned by the caller. Raises CheckpointInvalid if the size differs."""
 
 
 class MemoryParts:
@@ -56,7 +56,7 @@ class MemoryParts:
         self.there[number] = bytes(words.cast("B"))
 
     def settle_part(self) -> None:
-        """It is where it was put."""
+        """Nothing: it is in memory."""
 
     def read_part(self, number: int, size: int) -> memoryview:
         """A copy of its words."""
@@ -72,7 +72,7 @@ class Gone(NamedTuple):
 
 
 class Block:
-    """Some records that were gathered, in the order in which they count, and their distances once they are entered."""
+    """Gathered records, in counting order, and their distances once they are entered."""
 
     def __init__(self, records: int) -> None:
         self.rows = new_words(2 * records)
@@ -83,7 +83,7 @@ class Block:
         self.starts: Sequence[int] = ()
 
     def prepare(self, kernel: Kernel) -> None:
-        """No more is gathered: order the records by partition."""
+        """The block is complete: order the records by partition."""
         if not self.starts:
             self.order, self.distances = (memoryview(array("I", bytes(4 * self.records))) for _ in range(2))
             self.starts = kernel.order(self.rows[: 2 * self.records], self.order, PARTITIONS)
@@ -94,7 +94,7 @@ class Block:
 
 
 class _Round(NamedTuple):
-    """What is entered, what is removed before that, and the partitions that are written."""
+    """The records to enter, those to remove before, and the written partitions."""
 
     blocks: list[Block]
     gone: list[Gone]
@@ -102,12 +102,12 @@ class _Round(NamedTuple):
 
 
 class FiledTable:
-    """A table of keys; it begins as one in memory, which its first round writes, or with what a round has left."""
+    """A table of keys; it starts as one in memory, which its first round writes, or with the result of a round."""
 
     def __init__(
         self, kernel: Kernel, table: Latest, store: PartStore, block_records: int, parts: Sequence[TablePart] = ()
     ) -> None:
-        """`parts` are those that a checkpoint names; without any, those of the table are taken over."""
+        """`parts` are those of a checkpoint; without any, those of the table are used."""
         self._kernel = kernel
         self._base = table.base
         self._secret = table.secret
@@ -116,33 +116,33 @@ class FiledTable:
         self._source: list[tuple[int, memoryview]] = [] if parts else table.parts()
         self._parts = list(parts)
         self._round: _Round | None = None
-        self._unsettled = -1  # the partition that was written last, while it goes to the disk
+        self._unsettled = -1  # the partition written last, while it is being synced
         self._next = 1 + max((part.number for part in parts), default=0)
         self._blocks: list[Block] = []
         self._gone: list[Gone] = []
 
     def __len__(self) -> int:
-        """How many keys it had at the end of the last round."""
+        """The number of keys at the end of the last round."""
         return sum(keys for keys, _ in self._source) + sum(part.keys for part in self._parts)
 
     @property
     def parts(self) -> list[TablePart]:
-        """The files that a checkpoint names; none before the first round has ended."""
+        """The files for a checkpoint; none before the first round has ended."""
         return list(self._parts)
 
     @property
     def in_round(self) -> bool:
-        """Whether a round has begun, or is to begin whatever is gathered."""
+        """Whether a round is in progress, or due independently of gathered records."""
         return self._round is not None or bool(self._source)
 
     @property
     def records(self) -> int:
-        """How many are gathered for the next round."""
+        """The number of records gathered for the next round."""
         return sum(block.records for block in self._blocks)
 
     @property
     def gathered_bytes(self) -> int:
-        """Memory that they take once they are ordered."""
+        """The memory of gathered records once they are ordered."""
         return len(self._blocks) * _RECORD_BYTES * self._block_records
 
     @property
@@ -152,7 +152,7 @@ class FiledTable:
 
     @property
     def memory_bytes(self) -> int:
-        """What is gathered, the largest partition, which a round has in memory, and what is not in files yet."""
+        """Gathered records, the largest partition, which a round loads, and partitions not in files yet."""
         blocks, gone = [*self._blocks], [*self._gone]
         if self._round is not None:
             blocks += self._round.blocks
@@ -163,7 +163,7 @@ class FiledTable:
         return gathered + 2 * largest + source
 
     def gather(self, data: memoryview, position: int, first: int, end: int, at: int) -> AppliedBatches:
-        """Keep records for the next round as `Gather` says it; they count at the offset `at`, or at their own."""
+        """Gather records for the next round, as in `Gather`; they count at the offset `at`, or at their own."""
         if not self._blocks or self._blocks[-1].records == self._block_records:
             self._blocks.append(Block(self._block_records))
         block = self._blocks[-1]
@@ -179,9 +179,9 @@ class FiledTable:
         self._gone.append(gone)
 
     def step(self) -> bool:
-        """Enter what was gathered into one more partition; False once that is done with all of them.
+        """Enter the gathered records into the next partition; False after the last.
 
-        What is forgotten from the first step on is so in the next round. Raises OSError, CheckpointInvalid.
+        Keys forgotten after the first step are removed in the next round. Raises OSError, CheckpointInvalid.
         """
         if self._round is None:
             self._round = _Round(self._blocks, self._gone, [])
@@ -241,7 +241,10 @@ class FiledTable:
         return part.keys, words
 
     def end_round(self) -> tuple[list[Block], list[Gone]]:
-        """What is written is the table now. Returns what was entered, with its distances, and what was removed."""
+        """The written partitions become the table.
+
+        Returns the entered records, with their distances, and the removed ones.
+        """
         if self._round is None or len(self._round.parts) < PARTITIONS:
             raise AssertionError("the round has not come to its end")
         blocks, gone, self._parts = self._round
@@ -249,5 +252,5 @@ class FiledTable:
         return blocks, gone
 
     def in_memory(self) -> list[tuple[int, memoryview]]:
-        """Of each partition its count of keys and its words, read from the files. Raises CheckpointInvalid, OSError."""
+        """The count of keys and the words of each partition, read from the files. Raises CheckpointInvalid, OSError."""
         return [self._read(partition) for partition in range(PARTITIONS)]

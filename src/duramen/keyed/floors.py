@@ -13,23 +13,23 @@ __all__ = ["KeptFloor", "SnapshotFloor"]
 
 
 class KeptFloor(NamedTuple):
-    """What is on disk of it: see `SnapshotFloor`."""
+    """The value on disk: see `SnapshotFloor`."""
 
     oldest: int
     copied: int
 
 
 def _nothing() -> None:
-    """Nobody has to be told."""
+    """Ignore the change."""
 
 
 class SnapshotFloor:
-    """`oldest` is S0: of a leader its own, which never falls; of a follower what its leader said last.
+    """`oldest` is S0: for a leader its own, which never decreases; for a follower its leader's last value.
 
-    `agreed`: below it compaction may drop what is superseded. `copied`: records of this log were copied from a log that
-    was compacted as of there, so that older snapshots would lack records. `lowest` and `highest` are the reports of all
-    who may lead, -1 where one is not known. `moved` is called for what others are to be told, `heard` for what has
-    come, `was_cut` where the log has lost what is behind an offset.
+    `agreed`: below it compaction may drop superseded records. `copied`: records of this log were copied from a log that
+    was compacted as of there, so that older snapshots would lack records. `lowest` and `highest` are those of the
+    reports of all eligible replicas, -1 if one is unknown. `moved` is called for values to send, `heard` for received
+    ones, `was_cut` if the log was truncated.
     """
 
     __slots__ = (
@@ -53,21 +53,21 @@ class SnapshotFloor:
 
     @property
     def reported(self) -> int:
-        """What of S0 is on disk; -1 where that is not known, as while it is written."""
+        """The value of S0 on disk; -1 if unknown, as during a write."""
         return -1 if self._writing is not None else self._kept.oldest
 
     @property
     def is_kept(self) -> bool:
-        """Whether what this log was copied from is on disk, so that a start does not forget it."""
+        """Whether `copied` is on disk, so that it survives a restart."""
         return self._kept.oldest >= 0 and self._kept.copied >= self.copied
 
     def restore(self, kept: KeptFloor) -> None:
-        """It is on disk, from before."""
+        """Set the value found on disk."""
         self._kept = kept
         self.oldest, self.copied = max(self.oldest, kept.oldest), max(self.copied, kept.copied)
 
     def write(self) -> KeptFloor | None:
-        """What is to be on disk and is not; None where nothing is, or is being written. `written` says when."""
+        """The value to write; None if there is none, or a write is in progress. `written` ends the write."""
         wanted = KeptFloor(self.oldest, self.copied)
         if self._writing is not None or self._kept.oldest < 0 or wanted == self._kept:
             return None
@@ -75,7 +75,7 @@ class SnapshotFloor:
         return wanted
 
     def written(self, kept: KeptFloor | None) -> None:
-        """It is on disk; None: it may be."""
+        """The write has ended; None: its outcome is unknown."""
         writing, self._writing = self._writing, None
         self._kept = kept or self._kept
         if self._leads:
@@ -84,7 +84,10 @@ class SnapshotFloor:
     # -- what replicas say --------------------------------------------------------------------------
 
     def hear(self, oldest: int, agreed: int, *, copies: bool) -> bool:
-        """The replica that this one follows says so; with `copies` records before `oldest` come along. Is it news?"""
+        """The followed replica has sent these values; with `copies`, records before `oldest` are copied.
+
+        Returns whether they are new.
+        """
         before = self.oldest, self.agreed, self.copied
         self._leads = False
         self.agreed = max(self.agreed, min(agreed, oldest))
@@ -94,9 +97,11 @@ class SnapshotFloor:
         return before != (self.oldest, self.agreed, self.copied)
 
     def lead(self, end_offset: int) -> None:
-        """The replica leads: what its log has not, nobody has. All who may lead had as much of S0 as was agreed.
+        """The replica leads: records missing from its log are nowhere.
 
-        What it has heard and not put on its disk nobody counts on.
+        All eligible replicas had at least the agreed S0.
+
+        Values that it received without writing them count for nobody.
         """
         self._leads = True
         self.oldest = max(self.agreed, self._kept.oldest, -1 if self._writing is None else self._writing.oldest)
@@ -104,14 +109,14 @@ class SnapshotFloor:
         self.cut(end_offset)
 
     def raise_oldest(self, oldest: int) -> bool:
-        """A leader opens no older snapshots from here on; whether that is news."""
+        """The leader opens no older snapshots from now on; returns whether that is new."""
         if oldest <= self.oldest:
             return False
         self.oldest = oldest
         return True
 
     def agree(self) -> bool:
-        """A leader looks how far all who may lead have come; whether that is news."""
+        """The leader computes the agreed value; returns whether it is new."""
         agreed = min(self.lowest(), self.oldest)
         if agreed <= self.agreed:
             return False
@@ -119,13 +124,13 @@ class SnapshotFloor:
         return True
 
     def unite(self) -> bool:
-        """A leader refuses what another that may lead would refuse; False where that is not known of each yet."""
+        """The leader refuses snapshots that another eligible replica would refuse; False if a report is unknown."""
         if self.lowest() < 0:
             return False
         self.raise_oldest(self.highest())
         return True
 
     def cut(self, end_offset: int) -> None:
-        """The log ends there now."""
+        """The log was truncated to that end."""
         self.oldest, self.copied = min(self.oldest, end_offset), min(self.copied, end_offset)
         self.agreed = min(self.agreed, self.oldest)

@@ -13,9 +13,9 @@ __all__ = ["BLAKE2B", "HIGH_BITS", "SECRET_BYTES", "SIPHASH", "HashKey", "blake2
 SECRET_BYTES: Final = 16
 HIGH_BITS: Final = 24
 SIPHASH: Final = 1
-"""SipHash-2-4 with 128 bits: what the native package computes."""
+"""SipHash-2-4 with 128 bits: the native package's hash."""
 BLAKE2B: Final = 2
-"""BLAKE2b: the quickest keyed hash that Python brings along."""
+"""BLAKE2b: the fastest keyed hash in Python's standard library."""
 
 HashKey = Callable[[bytes], tuple[int, int]]
 """The hash of a key: 64 bits, and `HIGH_BITS` more."""
@@ -26,7 +26,7 @@ _HIGH: Final = (1 << HIGH_BITS) - 1
 
 
 def blake2b_hash(secret: bytes) -> HashKey:
-    """The hash that is used where there is no native package."""
+    """The hash for use without the native package."""
 
     def hashed(key: bytes) -> tuple[int, int]:
         low, high = _HALVES.unpack(blake2b(key, key=secret, digest_size=16).digest())

@@ -40,20 +40,20 @@ __all__ = [
 NOTHING: Final = 0
 """The distance of a record that supersedes nothing."""
 DEAD: Final = (1 << 32) - 2
-"""That of a record that is never visible: one of its key with a higher offset counted before it."""
+"""The distance of a record that is never visible: one of its key with a higher offset counted before it."""
 FAR: Final = (1 << 32) - 1
-"""That of a record whose distance does not fit; what it supersedes is in the list beside the distances."""
+"""The distance of a record whose distance does not fit; the superseded offset is in a separate list."""
 
 FORWARD: Final = 0
-"""Records become visible, and what they supersede is not any more."""
+"""Records become visible, and those that they supersede invisible."""
 BACK: Final = 1
-"""What records supersede becomes visible again, and they are not any more. The newest records come first."""
+"""Superseded records become visible again, and those that supersede them invisible. The newest records come first."""
 KEEP: Final = 2
-"""What records supersede becomes visible again; they stay what they are."""
+"""Superseded records become visible again; those that supersede them are unchanged."""
 
 OFFSET_BITS: Final = 40
 MOST_OFFSETS: Final = (1 << OFFSET_BITS) - 1
-"""How many offsets from its base on a table can tell apart."""
+"""The number of offsets from its base on that a table can distinguish."""
 FEWEST_SLOTS: Final = 4
 NO_PARTITION: Final = -1
 
@@ -61,16 +61,16 @@ _MOST_PARTITIONS: Final = 64
 
 
 def most_keys(slots: int) -> int:
-    """How many keys a partition of so many slots takes."""
+    """The capacity in keys of a partition with that many slots."""
     return slots - slots // 4
 
 
 class AppliedBatches(NamedTuple):
-    """What `apply` has done; `position` and `next_offset` (as `first`) are where it goes on.
+    """The result of `apply`; `position` and `next_offset` (as `first`) are where it continues.
 
-    `full`: the partition that has no room for the next key. `records`: how many were applied, as many distances are
-    written. `runs`: first offset and count of those that follow one another. `far`: offset and superseded offset of
-    those whose distance is FAR.
+    `full`: the partition without room for the next key. `records`: the number of applied records, and of written
+    distances. `runs`: first offset and count of consecutive records. `far`: offset and superseded offset of those whose
+    distance is FAR.
     """
 
     position: int
@@ -96,11 +96,10 @@ class Apply(Protocol):
         secret: bytes,
         distances: memoryview,
     ) -> AppliedBatches:
-        """Apply the records with offsets in `[first, end)` of the batches from `position` on; control batches not.
+        """Apply the records with offsets in `[first, end)` of the batches from `position` on, without control batches.
 
-        Ends early where a partition or the distances are full. Compressed batches are decompressed. Raises BatchCorrupt
-        where the batch that it begins with is damaged, and then nothing of that is entered; a damaged one behind others
-        ends the call before it.
+        Ends early if a partition or the distances are full. Compressed batches are decompressed. Raises BatchCorrupt if
+        the first batch is damaged; then nothing of it is entered; a later damaged batch ends the call before it.
         """
 
 
@@ -108,21 +107,21 @@ class Copy(Protocol):
     """Copies a partition into another one."""
 
     def __call__(self, old: memoryview, new: memoryview, gone: Buffer, first: int, base: int) -> int:
-        """Copy all keys, but for those whose newest offset has its bit in `gone`, which begins at the offset `first`.
+        """Copy all keys, except those whose newest offset has its bit in `gone`, which starts at the offset `first`.
 
-        Returns how many keys there are. Raises ValueError where they do not fit.
+        Returns the number of keys. Raises ValueError if they do not fit.
         """
 
 
 class Gather(Protocol):
-    """Makes rows of records, which are entered into a table in files later."""
+    """Makes rows of records, which are later entered into a table in files."""
 
     def __call__(
         self, data: Buffer, position: int, first: int, end: int, base: int, secret: bytes, rows: memoryview
     ) -> AppliedBatches:
-        """A row is what a slot becomes: two words, the second 0 where the record has no key.
+        """A row is the future slot: two words, the second 0 if the record has no key.
 
-        Takes the records that `Apply` takes, and ends as that does, where the rows are full; no partition ever is.
+        Accepts the records of `Apply`, and ends like it, when the rows are full; partitions never are.
         """
 
 
@@ -130,14 +129,14 @@ class Order(Protocol):
     """Orders rows by partition."""
 
     def __call__(self, rows: memoryview, order: memoryview, partitions: int) -> Sequence[int]:
-        """Write the numbers of the rows that have a key into `order`, by partition and then as they are.
+        """Write the numbers of the rows with a key into `order`, by partition and then in their order.
 
-        Returns where each partition begins in it, and the end.
+        Returns the start of each partition in it, and the end.
         """
 
 
 class Entered(NamedTuple):
-    """What `enter` has done: of how many of the numbered rows, and how many keys the partition has now.
+    """The result of `enter`: the number of entered rows, and the partition's number of keys.
 
     `far`: offset and superseded offset of those whose distance is FAR.
     """
@@ -153,14 +152,14 @@ class Enter(Protocol):
     def __call__(
         self, words: memoryview, keys: int, rows: memoryview, order: memoryview, base: int, distances: memoryview
     ) -> Entered:
-        """Enter the rows that `order` numbers, in this order; the distance of each is written where its number says.
+        """Enter the rows that `order` numbers, in this order; the distance of each is written at its number.
 
-        Ends early where the partition, which had `keys`, is full. Raises ValueError where there is no such row.
+        Ends early if the partition, which had `keys`, is full. Raises ValueError if a row does not exist.
         """
 
 
 class Visible(Protocol):
-    """Changes bits by what records supersede."""
+    """Changes bits according to superseded records."""
 
     def __call__(
         self,
@@ -171,17 +170,17 @@ class Visible(Protocol):
         far: memoryview,
         step: int,
     ) -> None:
-        """Take `step` for each record; `runs` and `far`, which is sorted, are pairs of numbers, one behind the other.
+        """Run `step` for each record; `runs` and `far`, which is sorted, are flat lists of pairs.
 
-        Bit `i % 8` of byte `i // 8` is the offset `base + i`; offsets that have no bit are passed over. Raises
-        ValueError where runs, distances and far ones do not fit together.
+        Bit `i % 8` of byte `i // 8` is the offset `base + i`; offsets without a bit are skipped. Raises ValueError if
+        runs, distances and far ones do not fit together.
         """
 
 
 class Extracted(NamedTuple):
-    """What `extract` has made: batches one behind the other.
+    """The result of `extract`: adjacent batches.
 
-    It goes on at `position` of the data, and at `next_offset`, before which nothing else is shown.
+    It continues at `position` of the data, and at `next_offset`, before which nothing else is shown.
     """
 
     position: int
@@ -190,22 +189,22 @@ class Extracted(NamedTuple):
 
 
 class Extract(Protocol):
-    """Takes the records that a snapshot shows out of batches."""
+    """Extracts the shown records of a snapshot from batches."""
 
     def __call__(
         self, data: Buffer, position: int, first: int, end: int, bits: Buffer, base: int, most_bytes: int
     ) -> Extracted:
-        """Those with offsets in `[first, end)` that have their bit, of the batches from `position` on.
+        """The records with offsets in `[first, end)` whose bit is set, of the batches from `position` on.
 
-        Each batch that has some is made anew with only these records: uncompressed, without a producer, and with the
-        offsets that it had. Where that is not shorter the batch stays as it is. Other batches are not decompressed, and
-        other records only stepped over. It ends before a batch that has some once there are `most_bytes`. Control
-        batches are left out. Raises BatchCorrupt as Apply does.
+        Each batch with some is rebuilt with only these records: uncompressed, without a producer, and with its original
+        offsets. If that is not shorter the batch stays unchanged. Other batches are not decompressed, and other records
+        only skipped. It ends before a batch with some once there are `most_bytes`. Control batches are left out. Raises
+        BatchCorrupt like Apply.
         """
 
 
 class Kernel(NamedTuple):
-    """One way to run the loops; `hash_id` says which hash its tables are made with."""
+    """One implementation of the loops; `hash_id` is the hash of its tables."""
 
     name: str
     hash_id: int
@@ -219,7 +218,7 @@ class Kernel(NamedTuple):
 
 
 def check_table(partitions: Sequence[memoryview], counts: memoryview, base: int) -> None:
-    """Raise ValueError where this cannot be a table."""
+    """Raise ValueError unless this can be a table."""
     count = len(partitions)
     check_count(count)
     if len(counts) != count:
@@ -231,12 +230,12 @@ def check_table(partitions: Sequence[memoryview], counts: memoryview, base: int)
 
 
 def check_count(count: int) -> None:
-    """Raise ValueError where a table cannot have so many partitions."""
+    """Raise ValueError unless a table can have that many partitions."""
     if not 0 < count <= _MOST_PARTITIONS or count & (count - 1):
         raise ValueError(f"a table has 1, 2, 4 … 64 partitions, not {count}")
 
 
 def check_partition(words: memoryview) -> None:
-    """Raise ValueError where this cannot be a partition of a table."""
+    """Raise ValueError unless this can be a partition of a table."""
     if len(words) % 2 or len(words) < 2 * FEWEST_SLOTS:
         raise ValueError("a partition has two words a slot and at least four slots")

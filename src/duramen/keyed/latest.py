@@ -1,7 +1,7 @@
 """`latest`: the offset of the newest record of each key, in partitions that grow one by one. Pure.
 
 A slot has 16 bytes: 88 bits of the key's hash, and the offset relative to the table's base. Two keys with the same 88
-bits count as one: by chance in one of 10^11 tables of 50 million keys, and only somebody who knows the secret can cause
+bits count as one: by chance in one of 10^11 tables of 50 million keys; only an attacker who knows the secret can cause
 it.
 """
 
@@ -19,7 +19,7 @@ _SMALL_SLOTS: Final = 4096
 
 
 class Latest:
-    """A table of keys; `base` is the offset that it counts from, `secret` that of its hash."""
+    """A table of keys; `base` is the origin of its offsets, `secret` that of its hash."""
 
     def __init__(self, kernel: Kernel, base: int, secret: bytes, slots: int = _FIRST_SLOTS) -> None:
         self.base = base
@@ -37,7 +37,7 @@ class Latest:
         return sum(map(len, self._partitions)) * 8
 
     def apply(self, data: Buffer, position: int, first: int, end: int, distances: memoryview) -> AppliedBatches:
-        """Apply records as `Apply` says it, as many as there are distances for; partitions grow as they fill."""
+        """Apply records as in `Apply`, as many as there are distances for; partitions grow as they fill."""
         records, runs, far = 0, list[tuple[int, int]](), list[tuple[int, int]]()
         while True:
             done = self._kernel.apply(
@@ -52,14 +52,14 @@ class Latest:
             self._grow(done.full)
 
     def forget(self, gone: Buffer, first: int) -> None:
-        """Remove the keys whose newest offset has its bit in `gone`, which begins at the offset `first`."""
+        """Remove the keys whose newest offset has its bit in `gone`, which starts at the offset `first`."""
         for partition in range(len(self._partitions)):
             self._resize(partition, gone, first)
 
     def _grow(self, full: int) -> None:
-        """Make the full partition larger, and where they are small, those that will soon be full too.
+        """Enlarge the full partition, and, if they are small, those that are almost full.
 
-        They fill alike, and each time one is full the rest of a batch is taken apart again.
+        They fill evenly, and each time one is full the rest of a batch is decoded again.
         """
         for partition, words in enumerate(self._partitions):
             slots = len(words) // 2
@@ -74,11 +74,11 @@ class Latest:
         self._counts[partition], self._partitions[partition] = found
 
     def parts(self) -> list[tuple[int, memoryview]]:
-        """Of each partition its count of keys and its words."""
+        """The count of keys and the words of each partition."""
         return list(zip(self._counts, self._partitions, strict=True))
 
     def load(self, partition: int, count: int, content: Buffer) -> None:
-        """Take over a partition as `parts` had it."""
+        """Load a partition from `parts`."""
         words = new_words(len(content) // 8)
         words.cast("B")[:] = content
         self._partitions[partition] = words
@@ -88,9 +88,9 @@ class Latest:
 def resized(
     kernel: Kernel, words: memoryview, keys: int, slots: int, base: int, gone: Buffer = b"", first: int = 0
 ) -> tuple[int, memoryview]:
-    """How many keys are left, and a partition with so many slots for them, or fewer where many are gone.
+    """The number of remaining keys, and a partition with that many slots for them, or fewer if many are gone.
 
-    Left out are the keys whose newest offset has its bit in `gone`, which begins at the offset `first`.
+    Keys whose newest offset has its bit in `gone`, which starts at the offset `first`, are left out.
     """
     if not gone:
         slots = max(slots, len(words) // 2 + FEWEST_SLOTS)
@@ -103,5 +103,5 @@ def resized(
 
 
 def new_words(count: int) -> memoryview:
-    """So many words of 64 bits, all 0."""
+    """That many words of 64 bits, all 0."""
     return memoryview(bytearray(8 * count)).cast("Q")

@@ -1,4 +1,4 @@
-"""Leases: snapshots that clients hold open. Each has an end; the oldest one holds S0 back. Pure."""
+"""Leases: snapshots that clients hold open. Each one expires; the oldest one holds S0 back. Pure."""
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Lease", "Leases"]
 class Lease(NamedTuple):
     """A snapshot that is held open until `expires_ms`: one position for each partition.
 
-    `epochs`: the leader epoch of the record before each position, -1 where none is.
+    `epochs`: the leader epoch of the record before each position, -1 without one.
     """
 
     lease_id: str
@@ -25,7 +25,7 @@ class Lease(NamedTuple):
 
 
 class Leases:
-    """The leases of a stream; of those that have expired it is known when, until `forget`."""
+    """The leases of a stream; the expiry of ended ones is known until `forget`."""
 
     def __init__(self) -> None:
         self._open: dict[str, Lease] = {}
@@ -37,7 +37,7 @@ class Leases:
         return len(self._open)
 
     def put(self, lease: Lease) -> None:
-        """A lease is opened, or goes on."""
+        """Open or extend a lease."""
         self.remove(lease.lease_id)
         self._expired.pop(lease.lease_id, None)
         self._open[lease.lease_id] = lease
@@ -58,16 +58,16 @@ class Leases:
         return found
 
     def find(self, lease_id: str) -> Lease | None:
-        """An open lease, also where its end has come; None where it is not there."""
+        """An open lease, even if its time is over; None if there is none."""
         return self._open.get(lease_id)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is known."""
+        """Whether there are no leases, expired ones included."""
         return not self._open and not self._expired
 
     def remove(self, lease_id: str) -> Lease | None:
-        """The lease is over; None where it was not there."""
+        """Remove a lease; returns None if there is none."""
         found = self._open.pop(lease_id, None)
         if found is not None:
             for partition, position in found.positions.items():
@@ -76,7 +76,7 @@ class Leases:
         return found
 
     def over(self, now_ms: int) -> list[Lease]:
-        """Those whose end has come; they are open until `expire`."""
+        """The leases whose time is over; they are open until `expire`."""
         found = dict[str, Lease]()
         while self._by_end and (self._stale() or self._by_end[0][0] <= now_ms):
             _, lease_id = heappop(self._by_end)
@@ -88,7 +88,7 @@ class Leases:
         return list(found.values())
 
     def next_end_ms(self) -> int | None:
-        """When the next one ends; None where none is open."""
+        """The next expiry; None without open leases."""
         while self._by_end and self._stale():
             heappop(self._by_end)
         return self._by_end[0][0] if self._by_end else None
@@ -99,27 +99,27 @@ class Leases:
         return found is None or found.expires_ms != expires_ms
 
     def expire(self, lease_id: str, expired_ms: int) -> None:
-        """A lease is over because its end has come."""
+        """A lease has expired."""
         self.remove(lease_id)
         self._expired[lease_id] = expired_ms
 
     def expired(self, before_ms: int) -> list[str]:
-        """Those that expired before a time."""
+        """The leases that expired before a time."""
         return [lease_id for lease_id, expired_ms in self._expired.items() if expired_ms < before_ms]
 
     def first_expired_ms(self) -> int | None:
-        """When the first one expired that is known to have."""
+        """The earliest known expiry."""
         return min(self._expired.values(), default=None)
 
     def forget(self, lease_id: str) -> None:
-        """Know no more when the lease expired."""
+        """Forget the expiry of a lease."""
         self._expired.pop(lease_id, None)
 
     def oldest(self, partition: int) -> int | None:
-        """The smallest position that is held in the partition; None where none is."""
+        """The smallest held position in the partition; None without one."""
         order = self._by_position.get(partition)
         return order[0][0] if order else None
 
     def all(self) -> Sequence[Lease]:
-        """The open ones, in the order in which they were opened."""
+        """The open leases, in the order of their opening."""
         return list(self._open.values())

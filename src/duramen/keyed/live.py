@@ -30,7 +30,7 @@ class Live:
         return sum(map(len, self._pieces.values()))
 
     def advance(self, entries: Entries) -> None:
-        """What these records, which count next, change."""
+        """Apply the changes by these records, which count next."""
         known = len(self._pieces)
         for first, count in zip(entries.runs[::2], entries.runs[1::2], strict=True):
             for number in range(first >> _PIECE_BITS, (first + count - 1 >> _PIECE_BITS) + 1):
@@ -43,11 +43,11 @@ class Live:
             self.trim()
 
     def trim(self) -> None:
-        """Leave out the pieces in which nothing lives."""
+        """Remove the pieces without live records."""
         self._pieces = {number: bits for number, bits in self._pieces.items() if bits.count(0) < len(bits)}
 
     def clear(self, gone: Buffer, first: int) -> None:
-        """Records are dropped: those whose bits are set in `gone`, from the offset `first` on, a multiple of 8."""
+        """Clear dropped records: those whose bits are set in `gone`, from the offset `first` on, a multiple of 8."""
         for at in range(0, len(gone), _PIECE_BYTES):
             part = gone[at : at + _PIECE_BYTES]
             for number, base, bits in self._window(first + 8 * at, 8 * len(part)):
@@ -72,7 +72,7 @@ class Live:
         return sorted(self._pieces.items())
 
     def load(self, number: int, content: Buffer) -> None:
-        """Take over a piece as `pieces` had it."""
+        """Load a piece from `pieces`."""
         self._pieces[number] = bytearray(content)
 
     def _window(self, first: int, count: int) -> Iterator[tuple[int, int, bytearray]]:

@@ -1,7 +1,4 @@
-"""Batches of a live topic: those that `Extract` builds from a log, and empty ones for holes. Pure.
-
-Pure.
-"""
+"""Batches of a live topic: those that `Extract` builds from a log, and empty ones for holes. Pure."""
 
 import struct
 from typing import Final
@@ -30,7 +27,10 @@ _AS_IT_IS: Final = APPEND_TIME | DELETE_HORIZON
 def live_batches(
     kernel: Kernel, data: Buffer, visible: VisibleRecords, first: int, end: int, most_bytes: int
 ) -> tuple[bytes, int, int]:
-    """Batches with what is shown of `[first, end)`, where they end, and where to go on. Raises BatchCorrupt."""
+    """Batches with the shown records of `[first, end)`, their end, and the offset to continue at.
+
+    Raises BatchCorrupt.
+    """
     base, bits = visible
     found = kernel.extract(data, 0, first, end, memoryview(bits).toreadonly(), base, most_bytes)
     shown = ShownOffsets(bits, base, first, end)
@@ -38,7 +38,7 @@ def live_batches(
     view = memoryview(found.batches)
     for at, head in batches(view):
         reached = head.next_offset
-        # Most are as they are to be: those go on as they lie.
+        # Most batches need no change: they are passed on in place.
         if (
             not head.producer_id == head.producer_epoch == head.base_sequence == _NOBODY
             or head.attributes & ~_AS_IT_IS
@@ -49,13 +49,13 @@ def live_batches(
             start = at + head.size
     made += view[start:]
     reached = min(reached, end)
-    # What is shown may not be there: a tombstone that compaction has dropped.
+    # A shown offset may have no record: a tombstone that compaction has dropped.
     behind = first + 1 if found.position == len(data) else first
     return bytes(made), reached, max(found.next_offset, behind)
 
 
 def _without_producer(view: memoryview, at: int, head: Header, shown: ShownOffsets, end: int) -> Buffer:
-    """A batch that `Extract` has left as it is may hold more than is shown."""
+    """Strip the producer of a batch that `Extract` left unchanged; it may have more than the shown records."""
     kept = APPEND_TIME | DELETE_HORIZON | CODEC_MASK
     batch: Buffer = view[at : at + head.size]
     if head.attributes & CODEC_MASK and not shown.every(head.base_offset, head.next_offset):
@@ -70,7 +70,7 @@ def _without_producer(view: memoryview, at: int, head: Header, shown: ShownOffse
 
 
 def empty_batches(first: int, end: int, leader_epoch: int) -> bytes:
-    """Batches without records for the offsets `[first, end)`, as compaction leaves them."""
+    """Batches without records for the offsets `[first, end)`, like those left by compaction."""
     made = b""
     while first < end:
         delta = min(end - 1 - first, _LARGEST_DELTA)

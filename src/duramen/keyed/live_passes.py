@@ -15,7 +15,7 @@ _MOST_PASSES: Final = 1000
 
 
 class LiveWindow(NamedTuple):
-    """Which offsets of `[first, stop)` are shown of a pass that ends at `end`."""
+    """The shown offsets of `[first, stop)` in a pass that ends at `end`."""
 
     end: int
     first: int
@@ -24,7 +24,7 @@ class LiveWindow(NamedTuple):
 
 
 class LivePage(NamedTuple):
-    """Batches for the reader at `first`, who goes on at `next_offset`."""
+    """Batches for the reader at `first`, which continues at `next_offset`."""
 
     first: int
     next_offset: int
@@ -32,7 +32,7 @@ class LivePage(NamedTuple):
 
 
 class LivePass:
-    """What a reader has been told, and where it stands. A new pass begins where the one before has ended."""
+    """The state of a reader: what it was sent, and its position. A new pass starts at the end of the one before."""
 
     __slots__ = (
         "_connection", "_first_end", "_from_start", "_page_first", "_reached", "at", "client_id", "end", "page",
@@ -40,12 +40,12 @@ class LivePass:
     )  # fmt: skip
 
     def __init__(self, offset: int, *, from_start: bool, client_id: str = "") -> None:
-        """A reader that begins at the log's start has nothing that a tombstone below its first end would delete."""
+        """A reader that starts at the log's start has nothing that a tombstone below its first end would delete."""
         self.at = self._page_first = self._reached = offset
         self.client_id = client_id
         self.end = self.seen = self.reaching = _NONE
         self.told = False
-        """Whether the reader knows that it has come to the end."""
+        """Whether the reader knows that it has reached the end."""
         self.used_ms = 0
         self.page: LivePage | None = None
         self.window: LiveWindow | None = None
@@ -55,15 +55,15 @@ class LivePass:
 
     @property
     def needs(self) -> int:
-        """Tombstones of what counts at this offset or behind it are to stay; -1: all."""
+        """The offset from which on tombstones must be kept for the reader; -1: all."""
         if self._from_start and self._first_end == _NONE:
             return _NONE
         return max(self._first_end, self._reached)
 
     def check(self, bounds: SnapshotBounds, start_offset: int) -> None:
-        """Raise OffsetOutOfRange where deletions may be missing that the reader has to know of.
+        """Raise OffsetOutOfRange if deletions that the reader needs may be missing.
 
-        A reader at the log's start has nothing yet, whatever it had before.
+        A reader at the log's start starts over.
         """
         if _NONE < self.needs < bounds.horizon:
             if self.at <= start_offset:
@@ -81,7 +81,7 @@ class LivePass:
         self.reaching = _NONE
 
     def fetched(self, offset: int) -> None:
-        """The reader asks for what is at this offset: it has read what comes before."""
+        """The reader requests this offset: it has read the records before."""
         if offset < self.end:
             self.told = False
         self.at = self._page_first = offset
@@ -95,7 +95,7 @@ class LivePass:
         self.at = page.next_offset
 
     def ends(self, end: int, seen: int) -> None:
-        """The pass ends there, as of the view's position `seen`."""
+        """Set the end of the pass, as of the view's position `seen`."""
         if end != self.end:
             self.told = False
         self.end, self.seen, self.reaching = end, seen, _NONE
@@ -104,25 +104,25 @@ class LivePass:
             self._first_end = end
 
     def lose_end(self) -> None:
-        """Compaction has gone beyond it: a newer one is taken, which is right too."""
+        """Compaction has passed the end: a newer end is chosen, which is correct too."""
         self.end = self.seen = _NONE
         self.window = self.page = None
 
     def stands_at(self, offset: int) -> bool:
-        """Whether its reader, who may not have got the last page, goes on at this offset."""
+        """Whether its reader, which may have lost the last page, continues at this offset."""
         return offset in (self.at, self._page_first)
 
     def is_of(self, connection: object) -> bool:
-        """Whether it was used last on this connection."""
+        """Whether it was last used on this connection."""
         return self._connection is not None and self._connection() is connection
 
     def bind(self, connection: object) -> "LivePass":
-        """It goes on on this connection."""
+        """Use it on this connection from now on."""
         self._connection = ref(connection)
         return self
 
     def copy(self) -> "LivePass":
-        """Another reader that stands where this one does."""
+        """A copy for another reader at the same position."""
         other = LivePass(self._reached, from_start=self._from_start, client_id=self.client_id)
         other._first_end = self._first_end
         other.end, other.seen = self.end, self.seen
@@ -130,7 +130,7 @@ class LivePass:
 
 
 class LivePasses:
-    """Those of a node, by partition. One that is not used for the time of a lease is forgotten."""
+    """The passes of a node, by partition. One that is unused for the time of a lease is forgotten."""
 
     def __init__(self) -> None:
         self._by_place: dict[Hashable, dict[int, LivePass]] = {}
@@ -139,7 +139,7 @@ class LivePasses:
         self, place: Hashable, connection: object, client_id: str, offset: int, start_offset: int, now_ms: int,
         lease_ms: int,
     ) -> LivePass:  # fmt: skip
-        """The pass of a connection; of one that begins to read, that of the same client that stands at the offset."""
+        """The pass of a connection; for a new reader, that of the same client at the offset."""
         passes = self._by_place.setdefault(place, {})
         self._forget(place, now_ms - lease_ms)
         found = passes.pop(id(connection), None)
@@ -167,10 +167,10 @@ class LivePasses:
             del passes[next(iter(passes))]
 
     def oldest(self, place: Hashable, now_ms: int, lease_ms: int) -> int | None:
-        """Tombstones of what counts from this offset on are kept for readers; None: for nobody."""
+        """The offset from which on tombstones are kept for readers; None without readers."""
         self._forget(place, now_ms - lease_ms)
         return min((one.needs for one in self._by_place.get(place, {}).values()), default=None)
 
     def forget(self, place: Hashable) -> None:
-        """The partition is no live topic's any more."""
+        """The partition no longer belongs to a live topic."""
         self._by_place.pop(place, None)

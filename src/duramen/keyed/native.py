@@ -18,7 +18,7 @@ __all__ = ["kernel", "native_kernel"]
 
 @cache
 def kernel() -> Kernel:
-    """The quickest there is: the native one, else numpy's, else plain Python's."""
+    """The fastest available kernel: the native one, else numpy's, else plain Python's."""
     if is_installed():
         return native_kernel()
     try:
@@ -29,7 +29,7 @@ def kernel() -> Kernel:
 
 
 def native_kernel() -> Kernel:
-    """That of the native package, which has to be installed."""
+    """The kernel of the native package, which must be installed."""
     import duramen_native
 
     return Kernel(

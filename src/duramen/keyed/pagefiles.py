@@ -40,11 +40,11 @@ _LARGEST_PAGE_BYTES: Final = 64 << 20
 _CHECK_BYTES: Final = 256 << 10
 
 GENERATIONS: Final = len(_CHECKPOINTS)
-"""So many saves replace every checkpoint that there is."""
+"""The number of saves that replace every existing checkpoint."""
 
 
 class CheckedPart(NamedTuple):
-    """So many bytes of a file were looked at; `damaged` is its path where it is not what was written."""
+    """A checked part of a file, of that size; `damaged` is its path if it does not match its checksum."""
 
     size: int
     damaged: str = ""
@@ -55,7 +55,7 @@ class PageFiles:
     """Pages in files of a directory; those that no checkpoint names yet are in memory."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
-        """The directory is made where it is absent."""
+        """Creates the directory if it is missing."""
         self._files = files
         self._directory = directory
         self._new: dict[int, bytes] = {}
@@ -67,7 +67,7 @@ class PageFiles:
         self._new[number] = content
 
     def get(self, number: int) -> Buffer:
-        """A page. Raises CheckpointInvalid where its file is gone."""
+        """A page. Raises CheckpointInvalid if its file is missing."""
         found = self._new.get(number)
         if found is not None:
             return found
@@ -81,20 +81,20 @@ class PageFiles:
         return file.read(0, size)
 
     def require(self, numbers: Iterable[int]) -> None:
-        """Raise CheckpointInvalid where one of these pages is gone."""
+        """Raise CheckpointInvalid if one of these pages is missing."""
         there = set(self._files.names(self._directory))
         for number in numbers:
             if f"{_PREFIX}{number:020}" not in there:
                 raise CheckpointInvalid(f"the page {number} of a view is gone")
 
     def drop_below(self, number: int) -> None:
-        """Pages with smaller numbers are removed by `sweep`, once no checkpoint needs them."""
+        """Let `sweep` remove pages with smaller numbers, once no checkpoint needs them."""
         self._below = max(self._below, number)
 
     def write(self, end: int = 1 << 63) -> None:
-        """Bring new pages to the disk, before a checkpoint names them: those with smaller numbers than `end`.
+        """Write and sync new pages with smaller numbers than `end`, before a checkpoint names them.
 
-        Others may be put, and all of them be asked for, meanwhile.
+        Meanwhile pages may be put and read.
         """
         found = sorted(number for number in list(self._new) if number < end)
         for number in found:
@@ -105,7 +105,7 @@ class PageFiles:
             del self._new[number]
 
     def sweep(self, below: int, end: int) -> None:
-        """Remove the pages below `below`, and those from `end` on, which no checkpoint knows of."""
+        """Remove the pages below `below`, and those from `end` on, which no checkpoint names."""
         for name in self._files.names(self._directory):
             if name.startswith(_PREFIX) and not below <= int(name.removeprefix(_PREFIX)) < end:
                 self._files.unlink(f"{self._directory}/{name}")
@@ -115,7 +115,7 @@ class PageFiles:
 
 
 class TableFiles:
-    """Partitions of a table in files of a directory; rounds read and write all of them: no cache keeps any."""
+    """Partitions of a table in files of a directory; rounds read and write all of them: they are not cached."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
@@ -124,7 +124,7 @@ class TableFiles:
         self._unsettled: File | None = None
 
     def write_part(self, number: int, crc: int, words: memoryview) -> None:
-        """Begin to bring a partition to the disk; `sync` its name before a checkpoint has it."""
+        """Start to write a partition; `sync` its name before a checkpoint names it."""
         content = words.cast("B")
         self._named = False
         self._files.unlink(self._path(number))
@@ -134,7 +134,7 @@ class TableFiles:
         self._unsettled = file
 
     def settle_part(self) -> None:
-        """The content of what was written last is on the disk when this returns."""
+        """Sync the content of the last write."""
         file, self._unsettled = self._unsettled, None
         if file is not None:
             file.sync()
@@ -142,7 +142,7 @@ class TableFiles:
             file.close()
 
     def read_part(self, number: int, size: int) -> memoryview:
-        """The words of a partition. Raises CheckpointInvalid where there are not as many, or the file is gone."""
+        """The words of a partition. Raises CheckpointInvalid if the size differs, or the file is missing."""
         try:
             file = self._files.open(self._path(number), read_only=True)
         except FileNotFoundError:
@@ -157,16 +157,16 @@ class TableFiles:
         return content.cast("Q")
 
     def require(self, numbers: Iterable[int]) -> None:
-        """Raise CheckpointInvalid where one of these partitions is gone."""
+        """Raise CheckpointInvalid if one of these partitions is missing."""
         there = set(self._files.names(self._directory))
         for number in numbers:
             if f"{_TABLE_PREFIX}{number:020}" not in there:
                 raise CheckpointInvalid(_gone(number))
 
     def sync(self) -> None:
-        """The names of what was written are on disk when this returns."""
+        """Sync the names of written files."""
         if not self._named:
-            self._named = True  # what is written from now on is for another time
+            self._named = True  # later writes need another sync
             try:
                 self._files.sync_directory(self._directory)
             except OSError:
@@ -174,7 +174,7 @@ class TableFiles:
                 raise
 
     def sweep(self, named: Collection[int], end: int) -> None:
-        """Remove the partitions with smaller numbers than `end` but for those that are named."""
+        """Remove the partitions with smaller numbers than `end` except the named ones."""
         for name in self._files.names(self._directory):
             number = int(name.removeprefix(_TABLE_PREFIX)) if name.startswith(_TABLE_PREFIX) else end
             if number < end and number not in named:
@@ -189,7 +189,7 @@ def _gone(number: int) -> str:
 
 
 def read_checkpoints(files: FileSystem, directory: str) -> Iterator[Buffer]:
-    """What lies there of the two generations, the newer one first, each read when it is asked for."""
+    """The existing checkpoints, the newer one first, each read on demand."""
     found = list[tuple[int, File]]()
     for name in _CHECKPOINTS:
         try:
@@ -202,7 +202,7 @@ def read_checkpoints(files: FileSystem, directory: str) -> Iterator[Buffer]:
 
 
 def check_files(files: FileSystem, directory: str) -> Iterator[CheckedPart]:
-    """Compare everything with its checksum, some at a time. What is removed meanwhile is passed over."""
+    """Verify all checksums, in steps. Files removed meanwhile are skipped."""
     for name in files.names(directory) if files.exists(directory) else ():
         if name in _CHECKPOINTS:
             yield from _check(files, f"{directory}/{name}", CRC_END, in_page=False)
@@ -213,7 +213,7 @@ def check_files(files: FileSystem, directory: str) -> Iterator[CheckedPart]:
 
 
 def _check(files: FileSystem, path: str, start: int, *, in_page: bool) -> Iterator[CheckedPart]:
-    """The checksum is before `start`, and of all that follows."""
+    """The checksum is before `start`, and covers everything after it."""
     try:
         file = files.open(path, read_only=True)
     except FileNotFoundError:
@@ -229,7 +229,7 @@ def _check(files: FileSystem, path: str, start: int, *, in_page: bool) -> Iterat
 
 
 def remove_checkpoints(files: FileSystem, directory: str) -> None:
-    """Remove both generations; on disk when it returns."""
+    """Remove both generations; durable on return."""
     there = files.names(directory) if files.exists(directory) else ()
     found = [name for name in _CHECKPOINTS if name in there]
     for name in found:
@@ -239,7 +239,7 @@ def remove_checkpoints(files: FileSystem, directory: str) -> None:
 
 
 def begin_checkpoint(files: FileSystem, directory: str, content: Sequence[Buffer], generation: int) -> File:
-    """Write a checkpoint beside those that there are; `end_checkpoint` makes it one of them."""
+    """Write a checkpoint under a temporary name; `end_checkpoint` completes it."""
     path = _new_checkpoint(directory, generation)
     files.unlink(path)
     file, position = files.open(path, create=True), 0
@@ -250,7 +250,7 @@ def begin_checkpoint(files: FileSystem, directory: str, content: Sequence[Buffer
 
 
 def end_checkpoint(files: FileSystem, directory: str, file: File, generation: int) -> None:
-    """Replace the older checkpoint; the other one stays whatever happens meanwhile."""
+    """Replace the older checkpoint; the other one stays intact."""
     file.sync()
     file.close()
     name = _new_checkpoint(directory, generation)

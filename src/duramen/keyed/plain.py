@@ -52,7 +52,7 @@ def apply_hashed(
     hashed: HashKey,
     distances: memoryview,
 ) -> AppliedBatches:
-    """As `Apply` says it, with any hash."""
+    """See `Apply`; with any hash."""
     check_table(partitions, counts, base)
     return walk(data, position, first, end, base, _Entering(partitions, counts, base, hashed, distances))
 
@@ -77,7 +77,7 @@ class _Entering(TakenKeys):
         self._shift = HIGH_BITS - (len(partitions).bit_length() - 1)
 
     def enter(self, keys: Keys) -> bool:
-        """Enter the records; False where there is no room for the next one."""
+        """Enter the records; False if there is no room for the next one."""
         distances, put, room = self._distances, self._put, len(self._distances)
         at, whole = self.records, True
         for offset, key in keys:
@@ -97,7 +97,7 @@ class _Entering(TakenKeys):
         return whole
 
     def _put(self, key: bytes, offset: int) -> int:
-        """The distance to what it supersedes; -1 where there is no room."""
+        """The distance to the superseded record; -1 without room."""
         low, high = self._hashed(key)
         partition = high >> self._shift
         relative = offset - self._base + 1
@@ -112,7 +112,7 @@ class _Entering(TakenKeys):
 
 
 def copy(old: memoryview, new: memoryview, gone: Buffer, first: int, base: int) -> int:
-    """As `Copy` says it."""
+    """See `Copy`."""
     check_partition(old)
     check_partition(new)
     new.cast("B")[:] = bytes(8 * len(new))
@@ -134,7 +134,7 @@ def copy(old: memoryview, new: memoryview, gone: Buffer, first: int, base: int) 
 
 
 def checked_entries(runs: memoryview, distances: memoryview, far: memoryview) -> list[tuple[int, int]]:
-    """First offset and count of each run. Raises ValueError where this does not fit together."""
+    """First offset and count of each run. Raises ValueError if the arguments do not fit together."""
     pairs = list(zip(runs[::2], runs[1::2], strict=False))
     sound = all(first >= 0 and count >= 0 and first + count <= INT64_MAX for first, count in pairs)
     if len(runs) % 2 or len(far) % 2 or not sound or sum(count for _, count in pairs) != len(distances):
@@ -145,7 +145,7 @@ def checked_entries(runs: memoryview, distances: memoryview, far: memoryview) ->
 def visible(
     bits: bytearray | memoryview, base: int, runs: memoryview, distances: memoryview, far: memoryview, step: int
 ) -> None:
-    """As `Visible` says it."""
+    """See `Visible`."""
     if step not in (FORWARD, BACK, KEEP):
         raise ValueError("a step is 0 forward, 1 back or 2 keep")
     pairs = checked_entries(runs, distances, far)
@@ -182,7 +182,7 @@ def _far(distant: dict[int, int], offset: int) -> int:
 
 
 def _fill(bits: bytearray | memoryview, place: int, count: int, *, set_them: bool) -> None:
-    """Set or clear those of the `count` bits from `place` on that there are."""
+    """Set or clear the existing ones of the `count` bits from `place` on."""
     start, end = max(0, place), min(place + count, 8 * len(bits))
     if start >= end:
         return

@@ -24,14 +24,14 @@ __all__ = ["PAGE_CRC_END", "PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts"
 
 PAGE_RECORDS: Final = 1 << 16
 PAGE_CRC_END: Final = 4
-"""Where the checksum of a page ends, which is of all that follows."""
+"""The end of a page's checksum, which covers everything after it."""
 
 _FOREVER: Final = (1 << 63) - 1
 _HEAD: Final = struct.Struct("<IIII")
 
 
 class Entries(NamedTuple):
-    """Records in the order in which they count, as `Visible` takes them; `lowest` is their smallest offset."""
+    """Records in counting order, in the form for `Visible`; `lowest` is their smallest offset."""
 
     runs: memoryview
     distances: memoryview
@@ -40,9 +40,9 @@ class Entries(NamedTuple):
 
 
 class PageFacts(NamedTuple):
-    """What is known of a written page without reading it; what counts in it counts at `first` to `last`.
+    """The known facts about a written page; its records count at `first` to `last`.
 
-    `superseding` are those of its records that supersede one.
+    `superseding` is the number of its records that supersede one.
     """
 
     number: int
@@ -54,16 +54,16 @@ class PageFacts(NamedTuple):
 
 
 class PageStore(Protocol):
-    """Where written pages are."""
+    """The store of written pages."""
 
     def put(self, number: int, content: bytes) -> None:
-        """Keep a page; numbers rise by one."""
+        """Store a page; numbers increase by one."""
 
     def get(self, number: int) -> Buffer:
-        """A page that was put."""
+        """A stored page."""
 
     def drop_below(self, number: int) -> None:
-        """Pages with smaller numbers are not asked for again."""
+        """Pages with smaller numbers are no longer read."""
 
 
 class MemoryPages:
@@ -73,11 +73,11 @@ class MemoryPages:
         self._pages: dict[int, bytes] = {}
 
     def put(self, number: int, content: bytes) -> None:
-        """Keep a page."""
+        """Store a page."""
         self._pages[number] = content
 
     def get(self, number: int) -> Buffer:
-        """A page that was put."""
+        """A stored page."""
         return self._pages[number]
 
     def drop_below(self, number: int) -> None:
@@ -136,7 +136,7 @@ class _Page:
 
 
 def _decode(content: Buffer, room: int) -> _Page:
-    """The page that was encoded. Raises CheckpointInvalid."""
+    """Decode a page. Raises CheckpointInvalid."""
     view = memoryview(content).toreadonly().cast("B")
     if len(view) < _HEAD.size or crc32c(view[4:]) != int.from_bytes(view[:4], "little"):
         raise CheckpointInvalid("a page of a view does not match its checksum")
@@ -156,7 +156,7 @@ def _decode(content: Buffer, room: int) -> _Page:
 
 
 class Prev:
-    """Distances of what counts from S0 on; pages are dropped as S0 rises."""
+    """Distances of records that count from S0 on; pages are dropped as S0 rises."""
 
     def __init__(self, store: PageStore, page_records: int) -> None:
         self._store = store
@@ -167,26 +167,26 @@ class Prev:
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """The number of its records."""
         return self._page.records + sum(page.records for page in self._written)
 
     def superseding(self) -> int:
-        """How many of its records supersede one: so many are superseded, and kept for snapshots."""
+        """The number of records that supersede one: as many superseded ones are kept for snapshots."""
         return self._page.superseding() + sum(page.superseding for page in self._written)
 
     @property
     def memory_bytes(self) -> int:
-        """What is in memory, but for what the store keeps there."""
+        """The bytes in memory, without those of the store."""
         return 4 * self._page_records + 56 * len(self._page.runs) + 64 * len(self._written)
 
     def room(self) -> memoryview:
-        """Distances to be written; `took` says what has been."""
+        """The space for new distances; `took` reports the written ones."""
         if self._page.records == self._page_records:
             raise AssertionError("a full page was not written")
         return self._page.room[self._page.records :]
 
     def took(self, runs: Sequence[tuple[int, int]], far: Sequence[tuple[int, int]], at: int) -> None:
-        """The records whose distances were written, in order; they count at the offset `at`, or at their own."""
+        """Add the records whose distances were written, in order; they count at the offset `at`, or at their own."""
         self._page.took(runs, far, at)
 
     def full(self) -> bool:
@@ -194,7 +194,7 @@ class Prev:
         return self._page.records == self._page_records
 
     def write(self) -> None:
-        """Hand the page, as full as it is, to the store, and begin another one."""
+        """Pass the page, however full, to the store, and start another one."""
         if self._page.records:
             self._store.put(self._next, self._page.encode())
             self._written.append(self._page.facts(self._next))
@@ -207,7 +207,7 @@ class Prev:
         yield from self.unwritten(first, end)
 
     def unwritten(self, first: int, end: int) -> Iterator[Entries]:
-        """Of the page that is not written, the records that count in `[first, end)`."""
+        """The records of the unwritten page that count in `[first, end)`."""
         found = _within(self._page, first, end)
         if found is not None:
             yield found
@@ -217,7 +217,7 @@ class Prev:
         return self._read([page for page in reversed(self._written) if page.last >= first], first, _FOREVER)
 
     def late(self, end: int) -> Iterator[tuple[int, int]]:
-        """Of the records that count from `end` on those with offsets below it: first and next offsets."""
+        """Records that count from `end` on with offsets below it: first and next offsets."""
         pages = [page for page in self._written if page.last >= end and page.lowest < end]
         for entries in (*self._read(pages, end, _FOREVER), *self.unwritten(end, _FOREVER)):
             for first, count in zip(entries.runs[::2], entries.runs[1::2], strict=True):
@@ -231,9 +231,9 @@ class Prev:
                 yield found
 
     def superseding_from(self, positions: Sequence[int], end: int) -> list[int]:
-        """About how many records that count from each position on and before `end` supersede another one.
+        """The approximate number of records that count from each position on and before `end` and supersede one.
 
-        Within a page those that do are taken to be spread evenly.
+        Within a page they are assumed to be spread evenly.
         """
         pages = [*self._written, *([self._page.facts(self._next)] if self._page.records else [])]
         found = [0] * len(positions)
@@ -246,24 +246,24 @@ class Prev:
         return found
 
     def drop_below(self, offset: int) -> None:
-        """What counts below the offset is not asked for any more."""
+        """Records that count below the offset are no longer read."""
         kept = [page for page in self._written if page.last >= offset]
         if len(kept) < len(self._written):
             self._written = kept
             self._store.drop_below(kept[0].number if kept else self._next)
 
     def state(self) -> tuple[int, list[PageFacts], bytes]:
-        """The number of the next page, the written ones, and the one that is not, for a checkpoint."""
+        """The number of the next page, the written ones, and the unwritten one, for a checkpoint."""
         return self._next, list(self._written), self._page.encode()
 
     def load(self, state: tuple[int, list[PageFacts], bytes]) -> None:
-        """Go on from what `state` had. Raises CheckpointInvalid."""
+        """Continue from a `state`. Raises CheckpointInvalid."""
         page = _decode(state[2], self._page_records)
         self._next, self._written, self._page = state[0], list(state[1]), page
 
 
 def _within(page: _Page, first: int, end: int) -> Entries | None:
-    """Of a page what counts in `[first, end)`."""
+    """The records of a page that count in `[first, end)`."""
     kept: list[int] = []
     start = stop = at = 0
     lowest = -1

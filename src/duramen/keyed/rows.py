@@ -22,14 +22,14 @@ __all__ = ["enter", "gather", "gather_hashed", "order"]
 def gather(
     data: Buffer, position: int, first: int, end: int, base: int, secret: bytes, rows: memoryview
 ) -> AppliedBatches:
-    """As `Gather` says it."""
+    """See `Gather`."""
     return gather_hashed(data, position, first, end, base, blake2b_hash(secret), rows)
 
 
 def gather_hashed(
     data: Buffer, position: int, first: int, end: int, base: int, hashed: HashKey, rows: memoryview
 ) -> AppliedBatches:
-    """As `Gather` says it, with any hash."""
+    """See `Gather`; with any hash."""
     if base < 0:
         raise ValueError("a table counts from an offset")
     return walk(data, position, first, end, base, _Rows(rows, base, hashed))
@@ -45,7 +45,7 @@ class _Rows(TakenKeys):
         self._hashed = hashed
 
     def enter(self, keys: Keys) -> bool:
-        """Make a row of each; False where there is no room for the next one."""
+        """Make a row of each; False if there is no room for the next one."""
         rows, hashed = self._rows, self._hashed
         taken = keys[: len(rows) // 2 - self.records]
         at = 2 * self.records
@@ -61,7 +61,7 @@ class _Rows(TakenKeys):
 
 
 def order(rows: memoryview, order: memoryview, partitions: int) -> Sequence[int]:
-    """As `Order` says it."""
+    """See `Order`."""
     check_count(partitions)
     if len(order) < len(rows) // 2:
         raise ValueError("there is no room for the numbers of the rows")
@@ -80,7 +80,7 @@ def order(rows: memoryview, order: memoryview, partitions: int) -> Sequence[int]
 def enter(
     words: memoryview, keys: int, rows: memoryview, order: memoryview, base: int, distances: memoryview
 ) -> Entered:
-    """As `Enter` says it."""
+    """See `Enter`."""
     check_partition(words)
     if not 0 <= base <= INT64_MAX - MOST_OFFSETS:
         raise ValueError("a table counts from an offset")

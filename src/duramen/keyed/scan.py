@@ -20,7 +20,7 @@ Keys = list[tuple[int, bytes | None]]
 
 
 class TakenKeys:
-    """What takes keys, and which it has taken."""
+    """Receives keys, and counts the accepted ones."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -30,11 +30,11 @@ class TakenKeys:
         self.far: list[tuple[int, int]] = []
 
     def enter(self, keys: Keys) -> bool:
-        """Take the keys; False where there is no room for the next one."""
+        """Add the keys; False if there is no room for the next one."""
         raise NotImplementedError
 
     def note(self, keys: Keys, done: int) -> None:
-        """So many of the keys were taken."""
+        """The first `done` keys were accepted."""
         self.records += done
         if not done:
             return
@@ -54,7 +54,7 @@ class TakenKeys:
 
 
 def walk(data: Buffer, position: int, first: int, end: int, base: int, entering: TakenKeys) -> AppliedBatches:
-    """Hand the keys of the records with offsets in `[first, end)` to what takes them, batch by batch."""
+    """Pass the keys of the records with offsets in `[first, end)` to `entering`, batch by batch."""
     view = memoryview(data).toreadonly().cast("B")
     next_offset, began = first, position
     for at, head in whole(view, position):
@@ -82,7 +82,7 @@ def walk(data: Buffer, position: int, first: int, end: int, base: int, entering:
 
 
 def _wanted(view: memoryview, at: int, head: Header, first: int, end: int, base: int) -> Keys:
-    """The offsets and keys of the records with offsets in `[first, end)`; nothing of a control batch."""
+    """The offsets and keys of the records with offsets in `[first, end)`; none of a control batch."""
     data, start, stop = checked_body(view, at, head)
     if head.attributes & CONTROL:
         return []
@@ -105,7 +105,7 @@ def _wanted(view: memoryview, at: int, head: Header, first: int, end: int, base:
 
 
 def _keys(data: bytes, head: Header) -> Keys:
-    """Offset and key of each record. Raises ValueError or IndexError where one is damaged."""
+    """Offset and key of each record. Raises ValueError or IndexError if one is damaged."""
     append_time = head.attributes & APPEND_TIME
     base_timestamp = head.max_timestamp if append_time else head.base_timestamp
     base_offset, last_delta = head.base_offset, head.last_offset_delta
@@ -146,9 +146,9 @@ def _keys(data: bytes, head: Header) -> Keys:
 
 
 def put(words: memoryview, keys: int, low: int, new: int) -> int:
-    """Make a record the newest of its key in a partition with so many keys: the words are its slot's.
+    """Make a record the newest of its key in a partition with that many keys: the words are its slot's.
 
-    The offset that was the newest, as the slot had it; 0 where the key is new, -1 where there is no room.
+    Returns the previous newest offset, as in the slot; 0 if the key is new, -1 without room.
     """
     size = len(words)
     slot = ((low >> 32) * (size >> 1) >> 32) << 1
@@ -172,7 +172,7 @@ def put(words: memoryview, keys: int, low: int, new: int) -> int:
 
 
 def distance_of(relative: int, known: int, base: int, far: list[tuple[int, int]]) -> int:
-    """How far back the superseded record is; where that does not fit, it is added to `far`."""
+    """The distance to the superseded record; if it does not fit, it is added to `far`."""
     if known >= relative:
         return DEAD
     if relative - known < DEAD:

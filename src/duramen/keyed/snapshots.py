@@ -8,11 +8,11 @@ __all__ = ["SnapshotBounds"]
 
 
 class SnapshotBounds(NamedTuple):
-    """What there is of a partition: snapshots from `s0` to `position`, which is what the view has applied.
+    """The bounds of a partition's snapshots: from `s0` to `position`, which the view has applied.
 
-    -1 while it is being loaded.
+    The position is -1 while the view is loading.
 
-    `horizon`: of what counts below it tombstones may have been dropped.
+    `horizon`: tombstones that count below it may have been dropped.
     """
 
     s0: int
@@ -20,7 +20,7 @@ class SnapshotBounds(NamedTuple):
     horizon: int
 
     def check_snapshot(self, at: int) -> None:
-        """Raise SnapshotTooOld, or SnapshotNotReached where the view is not there yet."""
+        """Raise SnapshotTooOld, or SnapshotNotReached if the view has not reached it."""
         if self.position < 0:
             raise SnapshotNotReached("the view of the partition is being loaded")
         if at < self.s0:
@@ -29,7 +29,7 @@ class SnapshotBounds(NamedTuple):
             raise SnapshotNotReached(f"the view has come to {self.position}, and the snapshot is at {at}")
 
     def check_changes(self, since: int, at: int) -> None:
-        """Raise as `check_snapshot`, or SnapshotStartOver where deletions since then may be missing."""
+        """Raise like `check_snapshot`, or SnapshotStartOver if deletions since then may be missing."""
         self.check_snapshot(at)
         if since > at:
             raise SnapshotNotReached(f"the snapshot at {at} is before {since}, since when changes are asked for")

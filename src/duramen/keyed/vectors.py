@@ -11,13 +11,13 @@ from duramen.keyed.plain import PLAIN, checked_entries
 __all__ = ["VECTORS", "visible"]
 
 _AT_ONCE: Final = 1 << 15
-"""Records, so that what is made for them stays in the processor's cache."""
+"""Records per step, so that their arrays stay in the processor's cache."""
 
 
 def visible(
     bits: bytearray | memoryview, base: int, runs: memoryview, distances: memoryview, far: memoryview, step: int
 ) -> None:
-    """As `Visible` says it."""
+    """See `Visible`."""
     if step not in (FORWARD, BACK, KEEP):
         raise ValueError("a step is 0 forward, 1 back or 2 keep")
     pairs = checked_entries(runs, distances, far)
@@ -42,7 +42,7 @@ def visible(
 def _places(
     some: npt.NDArray[np.uint32], first: int, base: int, size: int, distant: dict[int, int], step: int
 ) -> npt.NDArray[np.int64]:
-    """Those bits of what the records supersede that there are; of dead ones, going forward, their own."""
+    """The existing bits of superseded records; for dead ones, going forward, their own."""
     at = np.flatnonzero(some)
     chosen = some[at]
     places = at - chosen.astype(np.int64)

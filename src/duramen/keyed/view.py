@@ -18,27 +18,27 @@ from duramen.keyed.snapshots import SnapshotBounds
 __all__ = ["KeyedView", "Read", "VisibleRecords", "cut_bits", "next_shown"]
 
 Read = Callable[[int, int], Buffer]
-"""Whole batches of the log that hold the offsets `[first, end)`."""
+"""Whole batches of the log with the offsets `[first, end)`."""
 
 _FOREVER = (1 << 63) - 1
 _STEP = 1 << 16
 
 
 class VisibleRecords(NamedTuple):
-    """Bits from the offset `base` on, of those that a reader is shown."""
+    """Bits from the offset `base` on, set for shown records."""
 
     base: int
     bits: bytearray
 
     def offsets(self) -> list[int]:
-        """The offsets that are shown."""
+        """The offsets of shown records."""
         return [
             self.base + 8 * at + bit for at, byte in enumerate(self.bits) if byte for bit in range(8) if byte >> bit & 1
         ]
 
 
 class _Walk:
-    """Everything below the position has been looked at."""
+    """The state of a walk: everything below the position has been read."""
 
     def __init__(self, position: int, counting: Counting) -> None:
         self.position = position
@@ -46,10 +46,10 @@ class _Walk:
 
 
 class KeyedView:
-    """`position` is C: everything below it has been applied. Snapshots are positions from `s0` to there.
+    """`position` is C: everything below it is applied. Snapshots are positions from `s0` to there.
 
-    With its table in files (`filed`) the view gathers up to `reached`, and comes there by a round: `step` until that is
-    False, then `end_round`.
+    With its table in files (`filed`) the view gathers up to `reached`, and advances to it by a round: `step` until that
+    is False, then `end_round`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class KeyedView:
         page_records: int = PAGE_RECORDS,
         parts: PartStore | None = None,
     ) -> None:
-        """An empty view that begins at the offset `base`; `secret` is made for it and lives as long as it does."""
+        """An empty view that starts at the offset `base`; `secret` is created for it and lives as long."""
         self._applied = self._walk = _Walk(base, Counting())
         self.s0 = self.horizon = base
         self.kernel = kernel
@@ -86,42 +86,42 @@ class KeyedView:
 
     @property
     def counting(self) -> Counting:
-        """What is open at the position."""
+        """The open transactions at the position."""
         return self._applied.counting
 
     @property
     def reached(self) -> int:
-        """Where the view goes on in the log: what is from the position to here is gathered."""
+        """The next offset to read from the log: records from the position to here are gathered."""
         return self._walk.position
 
     @property
     def keys(self) -> int:
-        """How many there are in the table."""
+        """The number of keys in the table."""
         return len(self.latest if self.filed is None else self.filed)
 
     @property
     def base(self) -> int:
-        """The offset that the view begins at."""
+        """The offset at which the view starts."""
         return self.latest.base
 
     @property
     def bounds(self) -> SnapshotBounds:
-        """Which snapshots there are."""
+        """The bounds of its snapshots."""
         return SnapshotBounds(self.s0, self.position, self.horizon)
 
     @property
     def memory_bytes(self) -> int:
-        """What the view takes of memory, but for pages that the store keeps there."""
+        """The memory of the view, without pages in the store."""
         table = self.latest.size_bytes if self.filed is None else self.filed.memory_bytes
         return table + self.prev.memory_bytes + self.live.memory_bytes
 
     # -- applying -----------------------------------------------------------------------------------
 
     def apply(self, data: Buffer, read: Read | None = None) -> None:
-        """Apply, or gather, whole batches of the log from `reached` on; what is before that is passed over.
+        """Apply, or gather, whole batches of the log from `reached` on; earlier records are skipped.
 
-        `read` gives what an open transaction wrote, once it is committed. Raises BatchCorrupt: then the view has come
-        as far as the damage, and goes on there.
+        `read` returns the batches of an open transaction once it is committed. Raises BatchCorrupt: then the view has
+        advanced to the damage, and continues there.
         """
         walk = self._walk
         for piece in walk.counting.pieces(data, walk.position):
@@ -132,7 +132,7 @@ class KeyedView:
             walk.position = max(walk.position, piece.next_offset)
 
     def pass_over(self, offset: int) -> None:
-        """What is left before the offset is lost for good: the view goes on there."""
+        """Records before the offset are lost for good: continue there."""
         self._walk.position = max(self._walk.position, offset)
 
     def _apply(self, data: Buffer, position: int, first: int, end: int, at: int, *, stop: int) -> int:
@@ -156,7 +156,7 @@ class KeyedView:
         return done
 
     def _apply_held(self, data: Buffer, piece: CountedPiece, read: Read | None) -> None:
-        """What a transaction wrote: as a rule it lies in the data in which it ends."""
+        """Apply the records of a transaction, which are usually in the data in which it ends."""
         held = piece.held
         while held:
             first, end = held[0]
@@ -179,13 +179,13 @@ class KeyedView:
     # -- the table in files ---------------------------------------------------------------------------
 
     def file_table(self, parts: Sequence[TablePart] = ()) -> None:
-        """The table lies in files from now on: in these, or in those that the first round writes."""
+        """From now on the table is in files: in these, or in those that the first round writes."""
         self.filed = FiledTable(self.kernel, self.latest, self._parts, self._page_records, parts)
         self.latest = Latest(self.kernel, self.base, self.latest.secret)
         self._fork()
 
     def unfile_table(self) -> None:
-        """The table is in memory again, before anything is gathered. Raises CheckpointInvalid, OSError."""
+        """Load the table into memory again, before anything is gathered. Raises CheckpointInvalid, OSError."""
         if self.filed is not None:
             for partition, (keys, words) in enumerate(self.filed.in_memory()):
                 self.latest.load(partition, keys, words.cast("B"))
@@ -195,11 +195,11 @@ class KeyedView:
         self._walk = _Walk(self._applied.position, deepcopy(self._applied.counting))
 
     def step(self) -> bool:
-        """A part of a round; False once the round can be ended. Nothing is applied meanwhile."""
+        """Run a part of a round; False once the round can be ended. Nothing is applied meanwhile."""
         return self.filed is not None and self.filed.step()
 
     def end_round(self) -> None:
-        """What was gathered is applied: the position is where it was reached."""
+        """Apply the gathered records: the position advances to `reached`."""
         if self.filed is None:
             raise AssertionError("the table is in memory")
         blocks, gone = self.filed.end_round()
@@ -224,14 +224,14 @@ class KeyedView:
     # -- what is shown ------------------------------------------------------------------------------
 
     def snapshot(self, at: int, first: int, end: int) -> VisibleRecords:
-        """Which of the offsets `[first, end)` the snapshot at `at` has. Raises SnapshotTooOld, SnapshotNotReached."""
+        """The offsets of `[first, end)` in the snapshot at `at`. Raises SnapshotTooOld, SnapshotNotReached."""
         self.bounds.check_snapshot(at)
         return self._as_of(at, first, min(end, at))
 
     def changes(self, since: int, at: int) -> VisibleRecords:
-        """What became visible since the snapshot at `since`, and is visible at `at`, deletions among it.
+        """The records that became visible since the snapshot at `since`, and are visible at `at`, deletions included.
 
-        Where `since` is before S0, some of it may have been visible before. Raises SnapshotTooOld, SnapshotNotReached,
+        If `since` is before S0, some of them may have been visible before. Raises SnapshotTooOld, SnapshotNotReached,
         SnapshotStartOver.
         """
         self.bounds.check_changes(since, at)
@@ -256,14 +256,14 @@ class KeyedView:
 
     @property
     def live_end(self) -> int:
-        """The last stable offset as of the position: all below it is committed, or aborted, for good."""
+        """The last stable offset at the position: everything below it is finally committed or aborted."""
         return self.counting.first_open(self.position)
 
     def live_records(self, end: int, first: int, stop: int) -> VisibleRecords:
-        """Of the offsets `[first, stop)` those of committed records below `end`, which was `live_end` once.
+        """The offsets of `[first, stop)` with committed records below `end`, a former `live_end`.
 
-        The newest one of each key is among them, by offset. Others are where a transaction has ended behind `end`.
-        Raises SnapshotTooOld, SnapshotNotReached.
+        They include the newest one of each key, by offset. Others belong to transactions that ended after `end`. Raises
+        SnapshotTooOld, SnapshotNotReached.
         """
         self.bounds.check_snapshot(end)
         found = self._as_of(end, first, min(stop, end))
@@ -274,30 +274,33 @@ class KeyedView:
     # -- what may go --------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
-        """Remember where the view stands."""
+        """Record the present position."""
         self.samples.add(PositionSample(now_ms, self.position, self.counting.first_open(self.position)))
 
     def raise_s0(self, s0: int) -> None:
-        """Older snapshots are not opened any more; S0 never falls."""
+        """Older snapshots are no longer opened; S0 never decreases."""
         if s0 > self.position:
             raise AssertionError(f"S0 cannot be {s0}: the view has come to {self.position}")
         self.s0 = max(self.s0, s0)
         self.prev.drop_below(self.s0)
 
     def raise_horizon(self, horizon: int) -> None:
-        """Tombstones of what counts below may be gone; the horizon never falls."""
+        """Tombstones that count below may be dropped; the horizon never decreases."""
         self.horizon = max(self.horizon, horizon)
 
     def keep_tombstones(self, kept_ms: int) -> None:
-        """They are kept for so long from now on. Where that is longer, those of before go after the shorter time."""
+        """Set how long tombstones are kept.
+
+        If that is longer than before, earlier ones are dropped after the shorter time.
+        """
         if kept_ms > self.tombstones_kept_ms:
             self.raise_horizon(self.s0)
         self.tombstones_kept_ms = kept_ms
 
     def dropping(self, first: int, tombstones: PositionSample | None = None, end: int = _FOREVER) -> Dropping:
-        """What of the offsets from `first` to `end` or S0 may go; `tombstones` is what `tombstone_bound` says.
+        """The decision which offsets from `first` to `end` or S0 may go; `tombstones` comes from `tombstone_bound`.
 
-        From when tombstones are dropped, readers that have not come to the sample's position start over.
+        Once tombstones are dropped, readers that have not reached the sample's position start over.
         """
         base, end = first & ~7, min(end, self.s0)
         bits = self.live.copy(base, max(0, end - base + 7 >> 3))
@@ -305,7 +308,7 @@ class KeyedView:
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, FORWARD)
         for one in self.prev.between(self.s0, _FOREVER):
             self.kernel.visible(bits, base, one.runs, one.distances, one.far, KEEP)
-        # A live topic shows what it held up to S0 even where a newer record of its key had counted before.
+        # A live topic shows its records up to S0 even if a newer record of the key had counted before.
         for low, high in self.prev.late(self.s0):
             _set_bits(bits, base, low, min(high, end))
         for held in self.counting.open.values():
@@ -334,7 +337,7 @@ def _set_bits(bits: bytearray, base: int, first: int, end: int) -> None:
 
 
 def cut_bits(bits: bytearray, base: int, first: int, end: int) -> None:
-    """Clear the bits below `first` and from `end` on, in a window that is no longer than it has to be."""
+    """Clear the bits below `first` and from `end` on, in a window of the smallest possible length."""
     if not bits:
         return
     bits[0] &= 0xFF << (first - base) & 0xFF
@@ -343,7 +346,7 @@ def cut_bits(bits: bytearray, base: int, first: int, end: int) -> None:
 
 
 def next_shown(visible: VisibleRecords, offset: int) -> int:
-    """The first offset from this one on that is shown; one behind all of them where none is."""
+    """The first shown offset from this one on; one after all of them without any."""
     bits, place = visible.bits, max(0, offset - visible.base)
     at = place >> 3
     if at < len(bits) and bits[at] >> (place & 7):

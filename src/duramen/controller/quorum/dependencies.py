@@ -39,7 +39,7 @@ class QuorumEffects(Protocol):
         """Send a message to a node; it may be lost."""
 
     def carried_out(self, effect: Effect) -> None:
-        """Told of each effect once it is done, as far as it is done at once: a batch is written, a ballot on disk."""
+        """Called with each effect after its execution, if that is immediate: a batch written, a ballot durable."""
 
     def failed(self, error: DuramenError) -> None:
         """The replica has stopped until a restart; after StorageFailed it continues to follow."""
