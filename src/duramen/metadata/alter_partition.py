@@ -23,7 +23,7 @@ class InSyncMember(NamedTuple):
 
 
 class InSyncProposal(NamedTuple):
-    """The leader of a partition, in the epochs that it knows, wants these to be in sync, itself among them."""
+    """A leader's proposed in-sync set, itself included, in the epochs that it knows."""
 
     place: PartitionId
     leader: InSyncMember
@@ -33,7 +33,7 @@ class InSyncProposal(NamedTuple):
 
 
 class AlterPartitionRefusal(Enum):
-    """Why a proposal is not taken; the names are those of Kafka's errors."""
+    """The reasons of refused proposals, with the names of Kafka's errors."""
 
     UNKNOWN_TOPIC_ID = "there is no such stream"
     UNKNOWN_TOPIC_OR_PARTITION = "the stream has no such partition"
@@ -46,7 +46,7 @@ class AlterPartitionRefusal(Enum):
 
 
 class Altered(NamedTuple):
-    """The event that makes the partition what it is now.
+    """The event of an accepted proposal.
 
     `new_leader`: the change has made another node the leader (NEW_LEADER_ELECTED).
     """
@@ -56,7 +56,7 @@ class Altered(NamedTuple):
 
 
 def alter_partition(state: ControllerState, proposal: InSyncProposal) -> Altered | AlterPartitionRefusal:
-    """Take a leader's proposal, or say why not."""
+    """Accept a leader's proposal, or return the refusal."""
     place = proposal.place
     partition = state.partitions.get(place)
     if partition is None:
@@ -69,7 +69,8 @@ def alter_partition(state: ControllerState, proposal: InSyncProposal) -> Altered
     wanted = msgspec.structs.replace(partition, isr=proposed)
     events = change(place, partition, wanted, state.registrations, rules_of(state, place.stream_id))
     if not events:
-        # A new partition epoch all the same: it tells the leader that nothing it proposed before can still be taken.
+        # A new partition epoch nevertheless: it tells the leader that none of its earlier proposals can be accepted any
+        # more.
         confirmed = msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1)
         events = [difference(place, partition, confirmed)]
     return Altered(events, any(isinstance(event.leader_epoch, int) for event in events))
@@ -95,7 +96,7 @@ def _refusal(partition: PartitionState, proposal: InSyncProposal, nodes: Nodes) 
 
 
 def _is_eligible(member: InSyncMember, leader_id: int, nodes: Nodes) -> bool:
-    """A leader that is about to stop stays as long as nobody can take over."""
+    """A leader that is about to stop stays in the set as long as no other node can take over."""
     node = nodes.get(member.node_id)
     stops = node is not None and node.draining and node.id != leader_id
     return node is not None and node.epoch == member.epoch and not node.fenced and not stops

@@ -9,10 +9,10 @@ __all__ = ["adopt", "form", "set_feature_level"]
 
 
 def form(state: ControllerState, cluster_id: str, feature_level: int) -> list[Event]:
-    """Begin a cluster with an id of its own, once. Raises ClusterDiffers where there is another one.
+    """Create a cluster with an id of its own, once. Raises ClusterDiffers if there is another one.
 
-    Nobody has registered with it yet: whoever does is asked whether it knows the level. A node that was alone, and has
-    said nothing of levels, registers anew too.
+    No node has registered with it yet: each registration is checked against the level. A former standalone node, which
+    has reported no levels, registers again too.
     """
     if state.cluster_id and state.cluster_id != cluster_id:
         raise ClusterDiffers(f"this is the cluster {state.cluster_id} already")
@@ -22,9 +22,9 @@ def form(state: ControllerState, cluster_id: str, feature_level: int) -> list[Ev
 
 
 def adopt(state: ControllerState, node_id: int, leader_epoch: int) -> list[PartitionChanged]:
-    """Give the streams of a node that was alone their replica: that node, which leads in `leader_epoch`.
+    """Make a former standalone node the only replica of its streams, and their leader in `leader_epoch`.
 
-    That epoch has to be above any in which it led when it was alone. A partition that has replicas keeps them.
+    That epoch must be above all in which it led as a standalone node. Partitions with replicas keep them.
     """
     adopted = PartitionState((node_id,), (node_id,), node_id, leader_epoch)
     return [
@@ -36,7 +36,7 @@ def adopt(state: ControllerState, node_id: int, leader_epoch: int) -> list[Parti
 
 
 def set_feature_level(state: ControllerState, level: int) -> list[Event]:
-    """Let the cluster use a level that all its nodes know. Raises RequestInvalid, UnsupportedFeature."""
+    """Set a feature level that all nodes support. Raises RequestInvalid, UnsupportedFeature."""
     if level < state.feature_level:
         raise RequestInvalid(f"the feature level is {state.feature_level} and never goes down")
     for node in state.registrations:

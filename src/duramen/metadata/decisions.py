@@ -1,4 +1,4 @@
-"""Decisions about streams: from state and request to the events that execute it, or to an error."""
+"""Decisions about streams: from state and request to events, or to an error."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,15 +59,15 @@ __all__ = [
 LARGEST_PARTITIONS: Final = 100_000
 PRODUCER_ID_BLOCK: Final = 1000
 LONGEST_SUBJECT_BYTES: Final = 1024
-"""Well below the 4096 bytes that nats-server takes in a line (`max_control_line`): it hangs up at a longer one."""
+"""Well below the 4096 bytes per line of nats-server (`max_control_line`): it disconnects at a longer one."""
 
-_OWN_PREFIX: Final = "__"  # as Apache Kafka calls its internal topics
+_OWN_PREFIX: Final = "__"  # as in Apache Kafka's internal topics
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Definition(NamedTuple):
-    """What a user wants a stream to be. `config` holds text, as Kafka's admin requests have it."""
+    """The requested definition of a stream. `config` has text, as in Kafka's admin requests."""
 
     name: str
     partitions: int
@@ -77,7 +77,7 @@ class Definition(NamedTuple):
 
 
 def check_name(name: str) -> None:
-    """Raise NameInvalid unless Kafka would take the name for a topic."""
+    """Raise NameInvalid unless Kafka would accept the name for a topic."""
     if not name:
         raise NameInvalid("a stream needs a name")
     if name in (".", ".."):
@@ -89,7 +89,7 @@ def check_name(name: str) -> None:
 
 
 def check_subject(subject: str) -> None:
-    """Raise SubjectInvalid unless NATS would take the subject for a subscription."""
+    """Raise SubjectInvalid unless NATS would accept the subject for a subscription."""
     size = len(subject.encode(errors="replace"))
     if size > LONGEST_SUBJECT_BYTES:
         raise SubjectInvalid(
@@ -107,12 +107,12 @@ def check_subject(subject: str) -> None:
 
 
 def wide_subjects(subjects: Iterable[str]) -> list[str]:
-    """Those bindings that match every subject of some first token: they would answer other services' requests."""
+    """The bindings whose first token is a wildcard: they would answer other services' requests."""
     return [subject for subject in subjects if subject.split(".")[0] in ("*", ">")]
 
 
 def check_config(config: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a stream's config. Raises ConfigInvalid naming the key, the value and what would be right."""
+    """The values of a stream's config. Raises ConfigInvalid with the key, the value and the valid values."""
     values: dict[str, Value] = {}
     for name, text in config.items():
         if name not in STREAM:
@@ -122,7 +122,10 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _canonical(config: Mapping[str, str]) -> dict[str, str]:
-    """The config as every client writes it: `3600000`, however the user said an hour. Raises as `check_config`."""
+    """The config in its canonical form: `3600000`, whatever notation the user chose for an hour.
+
+    Raises like `check_config`.
+    """
     values = check_config(config)
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
     if float(least) > float(most):
@@ -134,7 +137,7 @@ def _canonical(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _compacted(config: Mapping[str, str]) -> Mapping[str, str]:
-    """The config of a new stream: a keyed one is compacted unless it says otherwise."""
+    """The config of a new stream: the default of a keyed one is compaction."""
     if check_config(config).get(KEYED) and CLEANUP_POLICY not in config:
         return {**config, CLEANUP_POLICY: "compact"}
     return config
@@ -149,10 +152,10 @@ def create_stream(
     idempotent: bool = False,
     largest_size: int | None = None,
 ) -> list[StreamCreated]:
-    """Create a stream. With `idempotent`, none are needed where one with the same definition exists.
+    """Create a stream. With `idempotent`, an equal existing stream needs no events.
 
-    `largest_size` bounds `state.size`, internal streams apart. Raises NameInvalid, PartitionsInvalid, ConfigInvalid,
-    SubjectInvalid, StreamExists or StreamDiffers.
+    `largest_size` is the limit of `state.size`, except for internal streams. Raises NameInvalid, PartitionsInvalid,
+    ConfigInvalid, SubjectInvalid, StreamExists or StreamDiffers.
     """
     check_name(wish.name)
     if wish.name.startswith(_OWN_PREFIX) and not wish.internal:
@@ -199,7 +202,7 @@ def create_stream(
 
 
 def _space_number(state: ControllerState, config: Mapping[str, str]) -> int:
-    """The number of a new stream that is a queue space. Raises PartitionsInvalid where there are too many."""
+    """The number of a new queue space. Raises PartitionsInvalid if there are too many."""
     if config.get(KIND) != QUEUES or (state.cluster_id and state.feature_level < MetadataFeature.SPACE_NUMBERS):
         return 0
     number = state.free_space_number
@@ -209,7 +212,7 @@ def _space_number(state: ControllerState, config: Mapping[str, str]) -> int:
 
 
 def _check_live_topic(state: ControllerState, stream: str, config: Mapping[str, str]) -> None:
-    """Raise ConfigInvalid where the name of the stream's live topic is no name, or is taken."""
+    """Raise ConfigInvalid if the name of the stream's live topic is invalid or taken."""
     name = config.get(LIVE_TOPIC)
     if not name:
         return
@@ -274,9 +277,9 @@ def _changeable(state: ControllerState, name: str) -> StreamState:
 
 
 def delete_stream(state: ControllerState, name: str, *, now_ms: int, producers_ms: int) -> list[StreamDeleted]:
-    """Delete a stream, whose producers may go on for so long in one of its name.
+    """Delete a stream; its producers may continue for `producers_ms` in a new stream of its name.
 
-    Raises StreamNotFound, or RequestInvalid for one of the broker's own.
+    Raises StreamNotFound, or RequestInvalid for an internal one.
     """
     return [StreamDeleted(str(_changeable(state, name).id), now_ms, now_ms + producers_ms)]
 
@@ -284,7 +287,7 @@ def delete_stream(state: ControllerState, name: str, *, now_ms: int, producers_m
 def add_partitions(
     state: ControllerState, name: str, partitions: int, *, largest_size: int | None = None
 ) -> list[PartitionsAdded]:
-    """Give a stream `partitions` partitions in all. Raises as `delete_stream`, or PartitionsInvalid."""
+    """Increase a stream's number of partitions to `partitions`. Raises like `delete_stream`, or PartitionsInvalid."""
     stream = _changeable(state, name)
     if stream.config.get(KIND) == QUEUES:
         raise QueueShardsFixed(f"{name} is a queue space: the number of its shards stays {stream.partitions}")
@@ -301,9 +304,9 @@ def add_partitions(
 def configure_stream(
     state: ControllerState, name: str, changes: Mapping[str, str | None], *, whole: bool = False
 ) -> list[StreamConfigured]:
-    """Change a stream's config; None sets a name back to its default, `whole` all that are not among the changes.
+    """Change a stream's config; None resets a name to its default, `whole` all names not among the changes.
 
-    Raises as `delete_stream`, or ConfigInvalid.
+    Raises like `delete_stream`, or ConfigInvalid.
     """
     stream = _changeable(state, name)
     config = {} if whole else dict(stream.config)
@@ -322,7 +325,7 @@ def configure_stream(
 
 
 def configure_group(state: ControllerState, group: str, changes: Mapping[str, str | None]) -> list[GroupConfigured]:
-    """Change the config of a group, whose values were checked; None sets a name back to its default."""
+    """Change the config of a group, with checked values; None resets a name to its default."""
     config = {**state.groups.get(group, {}), **changes}
     kept = {name: value for name, value in config.items() if value is not None}
     return [] if kept == state.groups.get(group, {}) else [GroupConfigured(group, kept)]
@@ -331,7 +334,7 @@ def configure_group(state: ControllerState, group: str, changes: Mapping[str, st
 def configure_node(
     state: ControllerState, node_id: int | None, changes: Mapping[str, str | None], *, whole: bool
 ) -> list[NodeConfigured]:
-    """Change settings of a node, or of all, whose values were checked; None takes a change back, `whole` all others."""
+    """Change settings of a node, or of all, with checked values; None resets a change, `whole` all others."""
     present = state.node_configs.get(node_id, {})
     config = {**({} if whole else present), **changes}
     kept = {name: value for name, value in config.items() if value is not None}
@@ -339,14 +342,14 @@ def configure_node(
 
 
 def allocate_producer_ids(state: ControllerState) -> list[ProducerIdsAllocated]:
-    """The next block of producer ids: durable before one of them is handed out."""
+    """The next block of producer ids: durable before one of them is used."""
     return [ProducerIdsAllocated(state.next_producer_id, PRODUCER_ID_BLOCK)]
 
 
 def record_gap(
     state: ControllerState, node_id: int, start_ms: int, end_ms: int, cause: str, stream_id: str = ""
 ) -> list[NatsGapRecorded]:
-    """Keep a gap, of that stream or else of all, where there is a stream that it concerns."""
+    """Record a gap, of that stream or else of all, if it concerns an existing stream."""
     concerned = any(
         stream.subjects and stream.created_at_ms < end_ms and stream_id in ("", str(stream.id))
         for stream in state.streams.values()

@@ -17,7 +17,7 @@ __all__ = ["elect_preferred", "elect_unclean", "existing", "move_leader", "rebal
 
 
 def existing(state: ControllerState, place: PartitionId) -> PartitionState:
-    """The partition. Raises PartitionsInvalid where there is none with replicas."""
+    """The partition. Raises PartitionsInvalid if there is none with replicas."""
     partition = state.partitions.get(place)
     if partition is None:
         stream = state.stream_by_id(place.stream_id)
@@ -27,7 +27,7 @@ def existing(state: ControllerState, place: PartitionId) -> PartitionState:
 
 
 def elect_preferred(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
-    """Let the first of the replicas lead. Raises PartitionsInvalid, ElectionNotNeeded, LeaderUnavailable."""
+    """Elect the first replica. Raises PartitionsInvalid, ElectionNotNeeded, LeaderUnavailable."""
     partition = existing(state, place)
     preferred = partition.target[0]
     if partition.leader == preferred:
@@ -38,9 +38,9 @@ def elect_preferred(state: ControllerState, place: PartitionId) -> list[Partitio
 def move_leader(
     state: ControllerState, place: PartitionId, node_id: int, *, slow: int | None = None
 ) -> list[PartitionChanged]:
-    """Let a node lead. `slow` has led, and leaves the in-sync set where enough stay: nobody is to wait for its disk.
+    """Make a node the leader. `slow` is a former leader with a slow disk, which leaves the in-sync set if enough stay.
 
-    Raises PartitionsInvalid, or LeaderUnavailable unless the node is in sync, takes writes and stays.
+    Raises PartitionsInvalid, or LeaderUnavailable unless the node is in sync, accepts writes and is not draining.
     """
     partition = existing(state, place)
     if not _may_lead(partition, node_id, state.registrations):
@@ -55,10 +55,10 @@ def move_leader(
 def elect_unclean(
     state: ControllerState, place: PartitionId, most_complete: int | None = None
 ) -> list[PartitionChanged]:
-    """Give a partition without a leader one that may lack acknowledged records: they are lost then.
+    """Elect a leader that may lack acknowledged records, which are then lost, for a partition without a leader.
 
-    An eligible replica is taken where one is live by now, else that of the node `most_complete`. Raises
-    PartitionsInvalid, ElectionNotNeeded, or LeaderUnavailable where no replica is live, or that node is not.
+    An eligible replica is preferred if one is live by now, else that of the node `most_complete`. Raises
+    PartitionsInvalid, ElectionNotNeeded, or LeaderUnavailable if no replica is live, or that node is not.
     """
     partition = existing(state, place)
     if partition.leader is not None:
@@ -76,7 +76,7 @@ def elect_unclean(
 
 
 def rebalance_leaders(state: ControllerState, most: int) -> list[PartitionChanged]:
-    """Let preferred leaders lead that can and do not, `most` of them at once."""
+    """Move leadership to preferred replicas that can lead and do not, `most` of them at once."""
     events: list[PartitionChanged] = []
     rules = RulesOf(state)
     for place, partition in state.partitions:
@@ -92,10 +92,10 @@ def rebalance_leaders(state: ControllerState, most: int) -> list[PartitionChange
 def refresh(
     state: ControllerState, places: Iterable[PartitionId], rules_of_stream: Callable[[StreamId], ReplicationRules]
 ) -> list[PartitionChanged]:
-    """What new rules make of partitions: of who is eligible, above all.
+    """The changes of partitions under new rules, above all of their eligible replicas.
 
     With a smaller `min.insync.replicas` the high watermark may rise without replicas that were eligible until then:
-    what this returns has to be committed with the change or before it, never after.
+    these events must be committed with the change or before it, never after.
     """
     events: list[PartitionChanged] = []
     for place in places:

@@ -41,19 +41,19 @@ class _Event(msgspec.Struct, frozen=True, tag_field="event"):
 
 
 class ClusterFormed(_Event, frozen=True, tag="cluster-formed"):
-    """The cluster has this id (UUID, as text), for ever."""
+    """The cluster has this id (UUID, as text), permanently."""
 
     cluster_id: str
 
 
 class FeatureLevelChanged(_Event, frozen=True, tag="feature-level-changed"):
-    """What is written and said from here on needs nodes that know this level."""
+    """From here on, data and messages may need nodes that support this level."""
 
     level: int
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a node listens; `name` says for whom: `kafka`, `http`, `cluster`."""
+    """The address of a listener of a node; `name` is its kind: `kafka`, `http`, `cluster`."""
 
     name: str
     host: str
@@ -61,11 +61,11 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class NodeRegistered(_Event, frozen=True, omit_defaults=True, tag="node-registered"):
-    """A node with this id and data directory (UUID, as text) takes part.
+    """A node with this id and data directory (UUID, as text) is registered.
 
-    `incarnation_id` (UUID, as text) is of the node's process. `epoch`, the end of the metadata log behind this, is
-    higher than that of any registration before (KIP-631). A node that is alone registers without them, never fenced.
-    `remembers`: the directory keeps under which incarnations it took part.
+    `incarnation_id` (UUID, as text) identifies the node's process. `epoch`, the end of the metadata log after this
+    event, is higher than that of any earlier registration (KIP-631). A standalone node registers without them, never
+    fenced. `remembers`: the directory records the incarnations under which it was registered.
     """
 
     node_id: int
@@ -82,7 +82,7 @@ class NodeRegistered(_Event, frozen=True, omit_defaults=True, tag="node-register
 
 
 class NodeFenced(_Event, frozen=True, tag="node-fenced"):
-    """The node was silent, or wants it so: it is no leader's choice and in no in-sync set until it is unfenced."""
+    """The node was silent, or requested it: until it is unfenced it neither leads nor is in any in-sync set."""
 
     node_id: int
     epoch: int
@@ -96,9 +96,9 @@ class NodeUnfenced(_Event, frozen=True, tag="node-unfenced"):
 
 
 class NodeDraining(_Event, frozen=True, omit_defaults=True, tag="node-draining"):
-    """The node is about to stop: leaders leave it, and none comes to it while another can be found.
+    """The node is about to stop: it gives up leadership, and becomes leader only if there is no other node.
 
-    So it is with `unwritable`: its storage takes no writes, until it registers anew.
+    The same holds with `unwritable`: its storage accepts no writes, until it registers again.
     """
 
     node_id: int
@@ -107,18 +107,18 @@ class NodeDraining(_Event, frozen=True, omit_defaults=True, tag="node-draining")
 
 
 class NodeUnregistered(_Event, frozen=True, tag="node-unregistered"):
-    """The node takes part no more."""
+    """The node is removed from the cluster."""
 
     node_id: int
     epoch: int
 
 
 class StreamCreated(_Event, frozen=True, tag="stream-created"):
-    """A stream exists from here on. `config` holds only what differs from the broker's defaults.
+    """A stream is created. `config` has only what differs from the broker's defaults.
 
-    Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as an
-    older version has it: all that were made before. `number` is that of a queue space: the ids of its queues' topics
-    begin with it; others have none, as spaces that an older version has made.
+    Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as in
+    older versions: all earlier ones. `number` is that of a queue space: the ids of its queues' topics start with it;
+    other streams, and spaces created by older versions, have none.
     """
 
     name: str
@@ -140,10 +140,11 @@ class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):
 
 
 class PartitionChanged(_Event, frozen=True, gc=False, omit_defaults=True, tag="partition-changed"):
-    """What changed of a partition's replicas, as in Kafka's PartitionChangeRecord; what is not named stays.
+    """Changes of a partition's replicas, as in Kafka's PartitionChangeRecord; absent fields are unchanged.
 
-    The first about a partition names all. `id` is the stream's; a leader of None is none. `elr` are the eligible leader
-    replicas of KIP-966. With `unclean` the leader may lack acknowledged records, which are lost with this.
+    The first event of a partition has all fields. `id` is the stream's; a leader of None means none. `elr` are the
+    eligible leader replicas of KIP-966. With `unclean` the leader may lack acknowledged records, which are lost with
+    this event.
     """
 
     id: str
@@ -161,16 +162,17 @@ class PartitionChanged(_Event, frozen=True, gc=False, omit_defaults=True, tag="p
 
 
 class StreamConfigured(_Event, frozen=True, tag="stream-configured"):
-    """The stream's config is `config` from here on, whole."""
+    """The stream's whole config is `config` from here on."""
 
     id: str
     config: dict[str, str]
 
 
 class StreamDeleted(_Event, frozen=True, tag="stream-deleted"):
-    """The stream is gone; its id is never used again.
+    """The stream is deleted; its id is never used again.
 
-    It is so since `at_ms`. Until `producers_until_ms` producers may go on in a stream of its name; both since 1970.
+    `at_ms` is the time of the deletion. Until `producers_until_ms` producers may continue in a stream of its name; both
+    since 1970.
     """
 
     id: str
@@ -179,9 +181,9 @@ class StreamDeleted(_Event, frozen=True, tag="stream-deleted"):
 
 
 class ProducerIdsAllocated(_Event, frozen=True, omit_defaults=True, tag="producer-ids-allocated"):
-    """The ids from `first` on, `count` of them, belong to the node that asked.
+    """The `count` ids from `first` on belong to the requesting node.
 
-    In a snapshot also until when (ms since 1970) producers may go on in streams that are deleted, by name, and in any.
+    A snapshot also has until when (ms since 1970) producers may continue in deleted streams, by name, and in any.
     """
 
     first: int
@@ -191,28 +193,28 @@ class ProducerIdsAllocated(_Event, frozen=True, omit_defaults=True, tag="produce
 
 
 class GroupConfigured(_Event, frozen=True, tag="group-configured"):
-    """The config of a group is `config` from here on, whole; without entries it has none of its own."""
+    """The group's whole config is `config` from here on; empty: it has none of its own."""
 
     group: str
     config: dict[str, str]
 
 
 class NodeConfigured(_Event, frozen=True, tag="node-configured"):
-    """What was changed of a node's settings while it ran is `config` from here on, whole; None: of every node's."""
+    """The changed settings of a running node are `config` from here on, completely; None: of every node."""
 
     node_id: int | None
     config: dict[str, str]
 
 
 class QuotasChanged(_Event, frozen=True, tag="quotas-changed"):
-    """The quotas of an entity are these from here on, whole; `entity` has types and names, None the default."""
+    """The quotas of an entity from here on, completely; `entity` has types and names, None the default."""
 
     entity: tuple[tuple[str, str | None], ...]
     values: dict[str, float]
 
 
 class TenantNameReserved(_Event, frozen=True, tag="tenant-name-reserved"):
-    """A tenant's name begins names of the inventory's topics, or is free again; `number` is used up in any case."""
+    """A tenant's name is reserved as a prefix of inventory topics, or released; `number` is never reused."""
 
     account: str
     name: str
@@ -221,10 +223,10 @@ class TenantNameReserved(_Event, frozen=True, tag="tenant-name-reserved"):
 
 
 class NatsGapRecorded(_Event, frozen=True, omit_defaults=True, tag="nats-gap-recorded"):
-    """From `start_ms` to `end_ms` (since 1970) nobody was subscribed to what streams are bound to, as the node knows.
+    """From `start_ms` to `end_ms` (since 1970) a node was not subscribed to the subjects of streams.
 
-    It concerns the stream of that id, of which the node leads partitions; where none is named, every stream that has
-    subjects at this point of the log.
+    It concerns the stream with that id, of which the node leads partitions; without an id, every stream with subjects
+    at this point of the log.
     """
 
     node_id: int
@@ -235,9 +237,9 @@ class NatsGapRecorded(_Event, frozen=True, omit_defaults=True, tag="nats-gap-rec
 
 
 class NatsGapsSummed(_Event, frozen=True, tag="nats-gaps-summed"):
-    """What the gaps of a stream come to so far: count, ms, and start, end and cause of the most recent ones.
+    """The totals of a stream's gaps so far: count, ms, and start, end and cause of the most recent ones.
 
-    A snapshot has it in the place of those that were recorded.
+    A snapshot has it in place of the recorded gaps.
     """
 
     id: str
@@ -279,12 +281,12 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(value: bytes) -> Event:
-    """The event in a record's value. Raises BatchCorrupt where it is none that this version knows."""
+    """The event in a record's value. Raises BatchCorrupt if this version does not know it."""
     return decode_events((value,))[0]
 
 
 def decode_events(values: Iterable[bytes]) -> list[Event]:
-    """The events in values of records. Raises BatchCorrupt where one is none that this version knows."""
+    """The events in values of records. Raises BatchCorrupt if this version does not know one."""
     try:
         return list(map(_decoder.decode, values))
     except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""The effects on partitions when one of their nodes is fenced, is unfenced, or is about to stop. Pure."""
+"""The changes of partitions when one of their nodes is fenced, unfenced, or about to stop. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,31 +13,31 @@ from duramen.metadata.stream_rules import Loss, RulesOf
 __all__ = ["AT_ONCE", "drain", "fence", "has_many", "is_drained", "leave", "let_go", "resettle", "unfence"]
 
 AT_ONCE: Final = 1_000
-"""Partitions that leave a node in one turn. A controller that decides on more is deaf for longer than others wait."""
+"""Partitions per step that move off a node. A controller that decides on more does not respond for too long."""
 
 
 def has_many(state: ControllerState, node_id: int) -> bool:
-    """Whether the partitions of a node leave it in several turns."""
+    """Whether the partitions of a node move in several steps."""
     return state.partitions.replica_count(node_id) > AT_ONCE
 
 
 def fence(state: ControllerState, node: Node) -> list[Event]:
-    """The node is silent: it leaves every in-sync set, and others lead what it led."""
+    """The node is silent: it leaves every in-sync set, and other nodes become leaders."""
     return [] if node.fenced else _with(state, NodeFenced(node.id, node.epoch))
 
 
 def leave(state: ControllerState, node: Node, places: Iterable[PartitionId]) -> list[PartitionChanged]:
-    """What becomes of some partitions of a node that is about to be fenced, as if it were."""
+    """The changes of some partitions of a node that is about to be fenced, as if it were."""
     return _some(state, places, state.registrations.after(NodeFenced(node.id, node.epoch)))
 
 
 def let_go(state: ControllerState, places: Iterable[PartitionId]) -> list[PartitionChanged]:
-    """What becomes of some partitions of a node that drains."""
+    """The changes of some partitions of a draining node."""
     return _some(state, places, state.registrations)
 
 
 def unfence(state: ControllerState, node: Node) -> list[Event]:
-    """The node is back and knows the metadata: partitions that wait for it get their leader."""
+    """The node is live and knows the metadata: partitions that wait for it get their leader."""
     if not node.fenced:
         return []
     event = NodeUnfenced(node.id, node.epoch)
@@ -46,10 +46,10 @@ def unfence(state: ControllerState, node: Node) -> list[Event]:
 
 
 def drain(state: ControllerState, node: Node, *, unwritable: bool = False) -> list[Event]:
-    """The node is about to stop: leaders leave it where another is in sync, and it leaves those in-sync sets.
+    """The node is about to stop: leadership moves to other in-sync nodes, and it leaves those in-sync sets.
 
-    So it is where its storage takes no writes (`unwritable`). Where it has many partitions only that is said: `let_go`
-    is for them.
+    The same holds if its storage accepts no writes (`unwritable`). For a node with many partitions this only records
+    the state: `let_go` moves them.
     """
     if node.draining and node.unwritable >= unwritable:
         return []
@@ -58,7 +58,7 @@ def drain(state: ControllerState, node: Node, *, unwritable: bool = False) -> li
 
 
 def is_drained(state: ControllerState, node: Node) -> bool:
-    """Whether a node that drains is in no in-sync set that it could leave: nothing is gained by waiting."""
+    """Whether a draining node is in no in-sync set that it could leave: nothing is gained by waiting."""
     return all(
         node.id not in partition.isr or state.registrations.draining.issuperset(partition.isr)
         for _, partition in state.partitions.of_node(node.id)
@@ -80,9 +80,10 @@ def _with(state: ControllerState, event: NodeEvent) -> list[Event]:
 
 
 def resettle(state: ControllerState, node_id: int, nodes: Nodes, loss: Loss = Loss.NOTHING) -> list[PartitionChanged]:
-    """What becomes of the partitions of a node when these are the nodes, and the node has had that loss.
+    """The changes of a node's partitions, given the nodes and the node's loss.
 
-    Who may have lost some of a partition holds it only if nobody else does; who has lost all holds nothing.
+    A node that may have lost a part counts as a holder only if no other is left; a node that has lost everything never
+    does.
     """
     alike, rules_of = Alike(nodes), RulesOf(state)
     blank = node_id if loss is Loss.ALL else None

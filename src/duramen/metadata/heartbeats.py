@@ -13,9 +13,9 @@ __all__ = ["Heartbeat", "HeartbeatVerdict", "heartbeat", "registered_node", "unw
 
 
 class Heartbeat(NamedTuple):
-    """A node says that it is there, in the registration that it knows as its own.
+    """A heartbeat of a node, in the registration that it knows as its own.
 
-    What is below `applied_offset` of the metadata log has taken effect in it. `wants_fence`: it is to lead nothing.
+    It has applied the metadata log below `applied_offset`. `wants_fence`: it must not lead.
     """
 
     node_id: int
@@ -26,15 +26,15 @@ class Heartbeat(NamedTuple):
 
 
 def unwritable_node(state: ControllerState, beat: Heartbeat) -> list[Event]:
-    """What it means that a node's storage takes no writes, as it says with a heartbeat: what it leads others lead.
+    """The events of a heartbeat that reports a storage without writes: other nodes become leaders.
 
-    It stays live where it is the only one to read from. Raises NodeNotFound, NodeEpochStale.
+    The node stays live if it is the only one to read from. Raises NodeNotFound, NodeEpochStale.
     """
     return drain(state, registered_node(state, beat.node_id, beat.epoch), unwritable=True)
 
 
 class HeartbeatVerdict(NamedTuple):
-    """The events to be committed before the node is answered, and the answer."""
+    """The events to commit before the response, and the response."""
 
     events: list[Event]
     fenced: bool
@@ -55,7 +55,7 @@ def registered_node(state: ControllerState, node_id: int, epoch: int) -> Node:
 def heartbeat(
     state: ControllerState, membership: Membership, beat: Heartbeat, *, end_offset: int, now_ms: int
 ) -> HeartbeatVerdict:
-    """Take a heartbeat; `end_offset` is the end of the metadata log. Raises NodeNotFound, NodeEpochStale."""
+    """Handle a heartbeat; `end_offset` is the end of the metadata log. Raises NodeNotFound, NodeEpochStale."""
     node = registered_node(state, beat.node_id, beat.epoch)
     membership.heard(node.id, now_ms, beat.applied_offset)
     caught_up = beat.applied_offset >= node.epoch
@@ -75,7 +75,7 @@ def heartbeat(
 def _draining(
     state: ControllerState, membership: Membership, node: Node, end_offset: int, *, caught_up: bool
 ) -> HeartbeatVerdict:
-    """First the leaders move. Once all live nodes know that, the node is fenced: nobody has to notice that it went."""
+    """First leadership moves. Once all live nodes know that, the node is fenced: nobody notices its stop."""
     if not node.draining:
         events = drain(state, node)
         if not has_many(state, node.id):

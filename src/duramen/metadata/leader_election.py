@@ -27,7 +27,7 @@ _Members = tuple[int, ...]
 
 
 class Settled(NamedTuple):
-    """What a partition has come to; `unclean`: its new leader may lack acknowledged records."""
+    """The result for a partition; `unclean`: its new leader may lack acknowledged records."""
 
     partition: PartitionState
     unclean: bool = False
@@ -43,15 +43,15 @@ def change(
     lost: int | None = None,
     blank: int | None = None,
 ) -> list[PartitionChanged]:
-    """The event that `settle` leads to, if anything changes."""
+    """The event for the result of `settle`, if anything changes."""
     after, unclean = settle(before, wanted, nodes, rules, lost=lost, blank=blank)
     return [] if after is before else [difference(place, before, after, unclean=unclean)]
 
 
 class Alike:
-    """What nodes come to mean for many partitions: of those that stand in the same way it is worked out for the first.
+    """The effect of nodes on many partitions: computed once for all partitions in the same situation.
 
-    A node has tens of thousands, and they stand in a few ways. Epochs say nothing of how a partition stands.
+    A node has tens of thousands, in few situations. Epochs do not belong to the situation.
     """
 
     __slots__ = ("_known", "_nodes")
@@ -69,7 +69,7 @@ class Alike:
         lost: int | None = None,
         blank: int | None = None,
     ) -> list[PartitionChanged]:
-        """As `change` of a partition that is wanted as it is."""
+        """Like `change` of a partition whose wanted state is the present one."""
         stands = (
             before.replicas, before.isr, before.leader, before.elr, before.last_known_elr, before.adding,
             before.removing, rules, lost, blank,
@@ -86,7 +86,7 @@ class Alike:
             as_first.replicas,
             as_first.isr,
             as_first.leader,
-            before.leader_epoch + (as_first.leader != before.leader),  # it is wanted as it is: no replica is added
+            before.leader_epoch + (as_first.leader != before.leader),  # the wanted state is unchanged: none is added
             before.partition_epoch + 1,
             as_first.elr,
             as_first.last_known_elr,
@@ -105,10 +105,10 @@ def settle(
     lost: int | None = None,
     blank: int | None = None,
 ) -> Settled:
-    """What becomes of `before` if it is to be `wanted` (replicas, in-sync set, leader, reassignment) with these nodes.
+    """The result for `before` if it is to be `wanted` (replicas, in-sync set, leader, reassignment), given these nodes.
 
-    `wanted` is `before` where only nodes have changed. The node `lost` has not any more all that it held, the node
-    `blank` has nothing. The result is `before` itself where nothing changes.
+    `wanted` is `before` if only nodes have changed. The node `lost` no longer has all that it held, the node `blank`
+    has nothing. The result is `before` itself if nothing changes.
     """
     forgetful = (lost, blank)
     known = without(before.isr + before.elr, forgetful)
@@ -157,7 +157,7 @@ def _within(members: _Members, others: _Members) -> _Members:
 def _last_known(
     before: PartitionState, wanted: PartitionState, others: tuple[int | None, ...], lost: int | None
 ) -> _Members:
-    """Those that came back without all they had: where nobody else is left, one of them has most."""
+    """The replicas that returned without all their records: if no other is left, one of them has most."""
     known = before.last_known_elr
     if lost is not None and lost in (*before.isr, *before.elr):
         known = (*known, lost)
@@ -165,7 +165,7 @@ def _last_known(
 
 
 def _present(wanted: PartitionState, nodes: Nodes) -> _Members:
-    """Those in sync that are live, in the order of the replicas; one that is about to stop only if no other is."""
+    """The live in-sync replicas, in the order of the replicas; a draining one only if there is no other."""
     live = tuple([member for member in wanted.replicas if member in wanted.isr and member in nodes.live])
     return without(live, nodes.draining) or live
 
@@ -173,7 +173,7 @@ def _present(wanted: PartitionState, nodes: Nodes) -> _Members:
 def _elected(
     before: PartitionState, wanted: PartitionState, known: _Members, nodes: Nodes, rules: ReplicationRules
 ) -> tuple[_Members, bool]:
-    """Who is in sync with itself alone, where nobody in sync is left, and whether it may lack acknowledged records."""
+    """The single in-sync replica after the loss of all others, and whether it may lack acknowledged records."""
     leader = _first(_within(wanted.replicas, known), nodes)
     if leader is not None or not rules.unclean:
         return (() if leader is None else (leader,)), False
@@ -182,7 +182,7 @@ def _elected(
 
 
 def _moved(wanted: PartitionState, rules: ReplicationRules) -> PartitionState:
-    """A reassignment is complete once all that it adds are in sync, and enough stay in sync without what it removes."""
+    """Complete a reassignment once all added replicas are in sync, and enough stay without the removed ones."""
     if not wanted.is_moving:
         return wanted
     complete = msgspec.structs.replace(
@@ -193,6 +193,6 @@ def _moved(wanted: PartitionState, rules: ReplicationRules) -> PartitionState:
 
 
 def _first(members: _Members, nodes: Nodes) -> int | None:
-    """The first that is live; one that is about to stop only if no other is."""
+    """The first live one; a draining one only if there is no other."""
     live = [member for member in members if member in nodes.live]
     return next((member for member in live if member not in nodes.draining), live[0] if live else None)

@@ -1,4 +1,4 @@
-"""Reports of nodes: that a partition's leader does not answer a follower, or that a replica is damaged. Pure.
+"""Reports of nodes: that a partition's leader does not respond to a follower, or that a replica is damaged. Pure.
 
 Enough followers that report in a short time depose a leader. Reports are not in the log: a new active controller has
 none.
@@ -38,10 +38,10 @@ class Reports:
         now_ms: int,
         fetching: Collection[int] | None = None,
     ) -> bool:
-        """A node cannot reach the leader of that epoch; whether enough say so by now.
+        """A node cannot reach the leader of that epoch; returns whether there are enough reports.
 
-        `fetching` are the nodes in sync that fetch from the leader, if those are not all: in a chain it is one. Whoever
-        else reports does not count.
+        `fetching` are the in-sync nodes that fetch from the leader, if those are not all: in a chain it is one. Reports
+        of other nodes do not count.
         """
         if leader_epoch != partition.leader_epoch or partition.leader is None:
             return False
@@ -59,7 +59,7 @@ class Reports:
         return enough
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what no report can add to any more."""
+        """Drop reports that are too old to count."""
         self._by_place = {
             place: (epoch, heard)
             for place, (epoch, heard) in self._by_place.items()
@@ -71,14 +71,14 @@ class Reports:
 
 
 def watchers(partition: PartitionState) -> tuple[int, ...]:
-    """The nodes in sync that fetch from the leader where all of them do."""
+    """The in-sync nodes that fetch from the leader, if all of them do."""
     return tuple(member for member in partition.isr if member != partition.leader)
 
 
 def depose(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
-    """Another node in sync leads, and who led leaves the in-sync set; none where nobody else is in sync and live.
+    """Make another in-sync node the leader, and remove the old one from the in-sync set; none without another live one.
 
-    The node itself is not fenced: it may be silent towards its followers only, and is in sync again once it has caught
+    The node itself is not fenced: it may be unreachable only for its followers, and is in sync again once it has caught
     up with the new leader.
     """
     partition = state.partitions.get(place)
@@ -92,10 +92,10 @@ def depose(state: ControllerState, place: PartitionId) -> list[PartitionChanged]
 
 
 def lose_records(state: ControllerState, place: PartitionId, node_id: int) -> list[PartitionChanged]:
-    """Damage has cost the replica of a node that runs records that it acknowledged: it is not counted on for them.
+    """Damage has cost a running node's replica records that it acknowledged: the replica does not count for them.
 
-    It leaves the in-sync set where another replica is in sync or eligible; else it has most, and stays. Either way
-    another leader epoch begins: what the leader knows of how far this replica is does not hold any more.
+    It leaves the in-sync set if another replica is in sync or eligible; else it has most records, and stays. In either
+    case a new leader epoch starts: the leader's knowledge of this replica's progress is invalid.
     """
     partition = state.partitions.get(place)
     if partition is None:

@@ -16,15 +16,15 @@ from duramen.metadata.events import (
 __all__ = ["BROKER_ROLE", "CONTROLLER_ROLE", "Node", "Nodes"]
 
 BROKER_ROLE = "broker"
-"""Holds partitions; what registered without roles does."""
+"""The role of holding partitions; a node that registered without roles has it."""
 CONTROLLER_ROLE = "controller"
-"""Votes in the quorum, or may."""
+"""The role of voting in the quorum."""
 
 
 class Node(NamedTuple):
-    """A node's registration, and what has become of it; a registration is told from others by its `epoch`.
+    """A node's registration, and its state; `epoch` identifies the registration.
 
-    One that is `draining` is about to stop, or `unwritable`: its storage takes no writes.
+    A `draining` node is about to stop, or `unwritable`: its storage accepts no writes.
     """
 
     id: int
@@ -60,7 +60,7 @@ class Node(NamedTuple):
 
     @property
     def events(self) -> tuple[NodeEvent, ...]:
-        """What makes this node where there is none."""
+        """The events that create this node."""
         registered = NodeRegistered(
             self.id,
             self.directory_id,
@@ -79,19 +79,19 @@ class Node(NamedTuple):
 
     @property
     def holds_partitions(self) -> bool:
-        """Whether partitions may be here."""
+        """Whether the node may hold partitions."""
         return not self.roles or BROKER_ROLE in self.roles
 
     @property
     def takes_replicas(self) -> bool:
-        """Whether new replicas may be placed here: it holds partitions and is not about to stop."""
+        """Whether new replicas may be placed on the node: it holds partitions and is not draining."""
         return self.holds_partitions and not self.draining
 
 
 class Nodes:
     """Nodes by id, in the order of their ids.
 
-    `live` are those that are registered and not fenced, `draining` those that are about to stop or take no writes.
+    `live` are those that are registered and not fenced, `draining` those that are about to stop or accept no writes.
     """
 
     __slots__ = ("_nodes", "draining", "live")
@@ -117,7 +117,7 @@ class Nodes:
 
     @property
     def highest_epoch(self) -> int:
-        """The epoch of the newest registration; 0 where there is none."""
+        """The epoch of the newest registration; 0 without one."""
         return max((node.epoch for node in self._nodes.values()), default=0)
 
     @property
@@ -127,7 +127,7 @@ class Nodes:
 
     @property
     def active(self) -> frozenset[int]:
-        """Those that are live, take writes and are not about to stop: only they come to be in sync, or to lead."""
+        """The live nodes that accept writes and are not about to stop: only they can become in-sync or leaders."""
         return self.live - self.draining
 
     def get(self, node_id: int | None) -> Node | None:
@@ -135,25 +135,25 @@ class Nodes:
         return None if node_id is None else self._nodes.get(node_id)
 
     def of_directory(self, directory_id: str) -> Node | None:
-        """The node that has this data directory."""
+        """The node with this data directory."""
         return next((node for node in self if node.directory_id == directory_id), None)
 
     def copy(self) -> "Nodes":
-        """Nodes of their own with the same content."""
+        """A copy of the nodes."""
         other = Nodes()
         other._nodes = dict(self._nodes)
         other.live, other.draining = self.live, self.draining
         return other
 
     def after(self, *events: NodeEvent) -> "Nodes":
-        """What the events make of these nodes, which stay as they are."""
+        """A copy of these nodes with the events applied."""
         other = self.copy()
         for event in events:
             other.apply(event)
         return other
 
     def apply(self, event: NodeEvent) -> None:
-        """Take an event in; one about a registration that is not the node's any more changes nothing."""
+        """Apply an event; one about an outdated registration changes nothing."""
         if isinstance(event, NodeRegistered):
             self._register(event)
         else:
@@ -176,6 +176,6 @@ class Nodes:
                 del self._nodes[node.id]
 
     def _register(self, event: NodeRegistered) -> None:
-        # A data directory takes part as one node: under the id that it was given last.
+        # A data directory is registered as one node: under its last id.
         self._nodes = {known.id: known for known in self if known.directory_id != event.directory_id}
         self._nodes[event.node_id] = Node.of(event)

@@ -1,7 +1,7 @@
 """The replicas of partitions in the metadata log: assignment, leader, in-sync set. Pure.
 
-Two indexes are kept beside them, because a change of a node with ten thousand partitions must not scan all: the
-partitions of which a node has a replica, and the number that it leads.
+Two indexes are kept besides, because a change of a node with ten thousand partitions must not scan all: the partitions
+of which a node has a replica, and the number that it leads.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -27,13 +27,12 @@ class PartitionId(NamedTuple):
 
 
 class PartitionState(msgspec.Struct, frozen=True, gc=False):
-    """Who holds a partition. Sets of nodes are tuples of their ids.
+    """The replicas of a partition. Sets of nodes are tuples of their ids.
 
-    `replicas`: all that hold it or are to; the first is the preferred leader. `isr`: those in sync. `elr`: those that
-    are not, and yet have every record that was acknowledged (KIP-966). `last_known_elr`: those that were in it and came
-    back without what they held. `adding` and `removing` are the replicas that a reassignment under way brings and takes
-    (KIP-455). `leader_epoch` is higher with each change of the leader and each replica that is added, `partition_epoch`
-    with each change.
+    `replicas`: the present and future ones; the first is the preferred leader. `isr`: those in sync. `elr`: others that
+    have every acknowledged record (KIP-966). `last_known_elr`: former members that returned without their records.
+    `adding` and `removing` are the replicas that a reassignment in progress adds and removes (KIP-455). `leader_epoch`
+    increases with each change of the leader and each added replica, `partition_epoch` with each change.
     """
 
     replicas: tuple[int, ...] = ()
@@ -48,7 +47,7 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that are to hold it once no reassignment is under way."""
+        """The replicas after a reassignment in progress."""
         return without(self.replicas, self.removing)
 
     @property
@@ -58,7 +57,7 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
 
@@ -66,14 +65,14 @@ _NOTHING: Final = PartitionState()
 
 
 def without(members: tuple[int, ...], others: Container[int | None]) -> tuple[int, ...]:
-    """Those members that are not among the others, in their order."""
+    """The members that are not among the others, in order."""
     return tuple([member for member in members if member not in others])
 
 
 def difference(
     place: PartitionId, before: PartitionState | None, after: PartitionState, *, unclean: bool = False
 ) -> PartitionChanged:
-    """The event that makes `after` of `before`; None: of nothing."""
+    """The event that changes `before` to `after`; None: a new partition."""
     stream_id, partition = str(place[0]), place[1]
     if before is None:
         return PartitionChanged(
@@ -107,13 +106,13 @@ def difference(
 
 
 class Partitions:
-    """The partitions that have replicas. Those of a node that is alone have none: they are its own."""
+    """The partitions with replicas. Those of a standalone node have none."""
 
     __slots__ = ("_by_stream", "_leaders", "_of_node", "_preferred")
 
     def __init__(self) -> None:
         self._by_stream: dict[StreamId, dict[int, PartitionState]] = {}
-        self._of_node: dict[int, dict[PartitionId, None]] = {}  # not a set: its order has to follow from the events
+        self._of_node: dict[int, dict[PartitionId, None]] = {}  # not a set: its order must follow from the events
         self._leaders: dict[int, int] = {}
         self._preferred: dict[int, int] = {}
 
@@ -141,24 +140,24 @@ class Partitions:
         return MappingProxyType(self._by_stream.get(stream_id, {}))
 
     def of_node(self, node_id: int) -> Iterator[tuple[PartitionId, PartitionState]]:
-        """The partitions of which the node is a replica; nothing may be applied meanwhile."""
+        """The partitions of which the node is a replica; no event may be applied meanwhile."""
         by_stream = self._by_stream
         return ((place, by_stream[place[0]][place[1]]) for place in self._of_node.get(node_id, ()))
 
     def replica_count(self, node_id: int) -> int:
-        """How many replicas a node has."""
+        """The number of a node's replicas."""
         return len(self._of_node.get(node_id, ()))
 
     def leader_count(self, node_id: int) -> int:
-        """How many partitions a node leads."""
+        """The number of partitions that a node leads."""
         return self._leaders.get(node_id, 0)
 
     def preferred_count(self, node_id: int) -> int:
-        """Of how many partitions a node is the preferred leader."""
+        """The number of partitions of which a node is the preferred leader."""
         return self._preferred.get(node_id, 0)
 
     def copy(self) -> "Partitions":
-        """Partitions of their own with the same content."""
+        """A copy of the partitions."""
         other = Partitions()
         other._by_stream = {stream_id: dict(states) for stream_id, states in self._by_stream.items()}
         other._of_node = {node_id: dict(places) for node_id, places in self._of_node.items()}
@@ -167,7 +166,7 @@ class Partitions:
         return other
 
     def apply(self, stream_id: StreamId, event: PartitionChanged) -> None:
-        """Take an event in; one that is not newer than what is known changes nothing."""
+        """Apply an event; one that is not newer than the known state changes nothing."""
         states = self._by_stream.get(stream_id)
         if states is None:
             states = self._by_stream[stream_id] = {}
@@ -183,7 +182,7 @@ class Partitions:
             self._index(PartitionId(stream_id, event.partition), before.replicas, after.replicas)
 
     def remove_stream(self, stream_id: StreamId) -> None:
-        """The stream is gone."""
+        """The stream is deleted."""
         for partition, state in self._by_stream.pop(stream_id, {}).items():
             _move(self._leaders, state.leader, None)
             _move(self._preferred, state.preferred, None)
@@ -202,7 +201,7 @@ class Partitions:
 
 
 def _move(counts: dict[int, int], before: int | None, after: int | None) -> None:
-    """A partition counts for one node instead of another."""
+    """Count a partition for one node instead of another."""
     if before == after:
         return
     if before is not None:

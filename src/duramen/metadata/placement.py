@@ -19,9 +19,9 @@ __all__ = ["Load", "check_assignment", "choose_replicas", "new_partitions", "pla
 
 
 class Load(NamedTuple):
-    """How much a node has: replicas, and partitions of which it is the preferred leader.
+    """The load of a node: replicas, and partitions of which it is the preferred leader.
 
-    Who leads now does not count: leaders return to the preferred ones.
+    Present leaders do not count: leadership returns to the preferred ones.
     """
 
     replicas: int
@@ -31,7 +31,7 @@ class Load(NamedTuple):
 def place(state: ControllerState, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
     """The replicas of that many new partitions; the first of each is its preferred leader.
 
-    Nodes that are fenced come last, those about to stop do not come at all. Raises ReplicationFactorInvalid.
+    Fenced nodes come last, draining ones are left out. Raises ReplicationFactorInvalid.
     """
     nodes = [node for node in state.registrations if node.takes_replicas]
     if replication_factor < 1:
@@ -54,12 +54,12 @@ def place(state: ControllerState, partitions: int, replication_factor: int) -> l
 
 
 def load_of(state: ControllerState, node_id: int) -> Load:
-    """What a node has now."""
+    """The present load of a node."""
     return Load(state.partitions.replica_count(node_id), state.partitions.preferred_count(node_id))
 
 
 def choose_replicas(nodes: Sequence[Node], loads: dict[int, Load], count: int) -> tuple[int, ...]:
-    """The replicas of one partition: live nodes first, racks that have fewest of it, then nodes that have fewest."""
+    """The replicas of one partition: live nodes first, then racks with the fewest of it, then nodes with the fewest."""
     chosen: list[Node] = []
     racks: dict[str | None, int] = {}
     left = list(nodes)
@@ -70,13 +70,13 @@ def choose_replicas(nodes: Sequence[Node], loads: dict[int, Load], count: int) -
         racks[best.rack] = racks.get(best.rack, 0) + 1
     leader = min(chosen, key=lambda node: (node.fenced, loads[node.id].leaders, node.id))
     rest = sorted(node.id for node in chosen if node is not leader)
-    # The next ones to lead take turns too: else one node gets all that another led.
+    # The next leaders alternate too: else one node would take over everything from another.
     turn = loads[leader.id].leaders % len(rest) if rest else 0
     return (leader.id, *rest[turn:], *rest[:turn])
 
 
 def check_assignment(state: ControllerState, assignment: Sequence[Sequence[int]]) -> None:
-    """Raise ReplicaAssignmentInvalid unless partitions can have these replicas, each as many."""
+    """Raise ReplicaAssignmentInvalid unless partitions can have these replicas, all the same number."""
     for partition, replicas in enumerate(assignment):
         check_replicas(state, partition, replicas)
         if len(replicas) != len(assignment[0]):
@@ -89,7 +89,7 @@ def check_assignment(state: ControllerState, assignment: Sequence[Sequence[int]]
 
 
 def check_replicas(state: ControllerState, partition: int, replicas: Sequence[int]) -> None:
-    """Raise ReplicaAssignmentInvalid unless these are nodes that may hold a partition, each once."""
+    """Raise ReplicaAssignmentInvalid unless these are distinct nodes that may hold a partition."""
     if not replicas:
         raise ReplicaAssignmentInvalid(f"partition {partition} has no replicas")
     for at, node_id in enumerate(replicas):
@@ -110,7 +110,7 @@ def new_partitions(
     first: int = 0,
     leader_epoch: int = 0,
 ) -> Iterator[PartitionChanged]:
-    """The events that give partitions from `first` on their replicas; who is live of them is in sync at once."""
+    """The events that give partitions from `first` on their replicas; the live ones are in sync at once."""
     for partition, replicas in enumerate(assignment, first):
         begun = PartitionState(
             replicas=tuple(replicas), isr=tuple(replicas), leader_epoch=leader_epoch - 1, partition_epoch=-1

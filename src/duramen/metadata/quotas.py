@@ -15,7 +15,7 @@ CONSUMER_RATE: Final = "consumer_byte_rate"
 
 _ENTITY_TYPES: Final = ("client-id", "user")
 _RATES: Final = (PRODUCER_RATE, CONSUMER_RATE)
-# Kafka's others, and why there are none of them.
+# Kafka's other quotas, and why they do not exist here.
 _NOT_MEASURED: Final[Mapping[str, str]] = {
     "request_percentage": "requests have no threads whose time could be shared out",
     "controller_mutation_rate": "creating and deleting topics is not limited",
@@ -27,7 +27,7 @@ Match = Literal["exact", "default", "any"]
 
 
 class Component(NamedTuple):
-    """A part of a filter: entities whose name of this type is `name`, is the default, or is there at all."""
+    """A component of a filter: entities whose name of this type is `name`, is the default, or exists at all."""
 
     type: str
     match: Match
@@ -35,7 +35,7 @@ class Component(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Whose quotas are meant, by types and names; None as a name is the default. Raises RequestInvalid."""
+    """The entity of a quota, by types and names; None as a name is the default. Raises RequestInvalid."""
     entity = tuple(sorted(dict(parts).items()))
     if not entity:
         raise RequestInvalid("a quota belongs to a user, to a client-id, or to both")
@@ -54,7 +54,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
 def alter_quotas(
     state: ControllerState, entity: Entity, changes: Sequence[tuple[str, float | None]]
 ) -> list[QuotasChanged]:
-    """Set quotas by their names, in bytes a second; None removes one. Raises RequestInvalid naming what was wrong."""
+    """Set quotas by their names, in bytes per second; None removes one. Raises RequestInvalid with the reason."""
     values = dict(state.quotas.get(entity, {}))
     for name, value in changes:
         if name in _NOT_MEASURED:
@@ -75,7 +75,7 @@ def _checked(name: str, value: float) -> float:
 
 
 def check_type(kind: str, before: Sequence[str]) -> None:
-    """Raise RequestInvalid or UnsupportedFeature unless a filter may ask for this type of entity after those before."""
+    """Raise RequestInvalid or UnsupportedFeature unless a filter may have this type of entity after those before."""
     if not kind:
         raise RequestInvalid("a component of the filter has no entity type")
     if kind in before:
@@ -87,9 +87,9 @@ def check_type(kind: str, before: Sequence[str]) -> None:
 def find_quotas(
     state: ControllerState, components: Sequence[Component], *, strict: bool
 ) -> list[tuple[Entity, Mapping[str, float]]]:
-    """The quotas of the entities that every component fits; `strict`: of those with no other type of name.
+    """The quotas of the entities that match every component; `strict`: of those without other types of names.
 
-    Raises RequestInvalid, or UnsupportedFeature for a type of entity that there is not.
+    Raises RequestInvalid, or UnsupportedFeature for an unknown type of entity.
     """
     types: list[str] = []
     for component in components:

@@ -1,7 +1,4 @@
-"""Reassignments (KIP-455): new replicas are added, old ones removed once the new are in sync; or cancelled. Pure.
-
-Pure.
-"""
+"""Reassignments (KIP-455): new replicas are added, old ones removed once the new are in sync; or cancelled. Pure."""
 
 from collections.abc import Sequence
 
@@ -20,9 +17,9 @@ __all__ = ["can_cancel", "cancel", "reassign"]
 
 
 def reassign(state: ControllerState, place: PartitionId, replicas: Sequence[int]) -> list[PartitionChanged]:
-    """Let a partition have these replicas, in this order, instead of those that it has or is about to have.
+    """Reassign a partition to these replicas, in this order.
 
-    It is done at once where nothing has to be copied. Raises PartitionsInvalid, ReplicaAssignmentInvalid.
+    It completes at once if nothing has to be copied. Raises PartitionsInvalid, ReplicaAssignmentInvalid.
     """
     partition = existing(state, place)
     check_replicas(state, place.partition, replicas)
@@ -39,10 +36,10 @@ def reassign(state: ControllerState, place: PartitionId, replicas: Sequence[int]
 
 
 def cancel(state: ControllerState, place: PartitionId) -> list[PartitionChanged]:
-    """Let a partition keep the replicas that it had before the reassignment.
+    """Cancel a reassignment: the partition keeps its earlier replicas.
 
-    Raises PartitionsInvalid, ReassignmentNotFound, or ReplicaAssignmentInvalid where none of those has all the records
-    any more.
+    Raises PartitionsInvalid, ReassignmentNotFound, or ReplicaAssignmentInvalid if none of those has all records any
+    more.
     """
     partition = existing(state, place)
     if not partition.is_moving:
@@ -54,7 +51,7 @@ def cancel(state: ControllerState, place: PartitionId) -> list[PartitionChanged]
 
 
 def can_cancel(partition: PartitionState) -> bool:
-    """Whether somebody has all the records of those that held it before the reassignment."""
+    """Whether one of the replicas before the reassignment has all records."""
     return _hold(partition, without(partition.replicas, partition.adding))
 
 
@@ -64,7 +61,7 @@ def _hold(partition: PartitionState, replicas: tuple[int, ...]) -> bool:
 
 
 def _check_holders(partition: PartitionState, replicas: tuple[int, ...]) -> None:
-    """The last that has every acknowledged record stays."""
+    """Check that a replica with every acknowledged record stays."""
     if not _hold(partition, replicas):
         holders = ", ".join(f"node {member}" for member in (*partition.isr, *partition.elr))
         raise ReplicaAssignmentInvalid(f"only {holders} has all the records: wait for another one")

@@ -21,7 +21,7 @@ __all__ = ["MoveReason", "MovesProgress", "ReplicaMove", "begin_moves", "cancel_
 
 
 class MoveReason(Enum):
-    """Why a partition moves."""
+    """The reason of a move."""
 
     DRAIN = "a node is to have no replicas"
     RACK = "the replicas are spread better over racks"
@@ -30,7 +30,7 @@ class MoveReason(Enum):
 
 
 class ReplicaMove(NamedTuple):
-    """A partition whose replicas are `before` is to have `after`."""
+    """A move of a partition from the replicas `before` to `after`."""
 
     place: PartitionId
     before: tuple[int, ...]
@@ -39,12 +39,12 @@ class ReplicaMove(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """How many replicas have to be copied for it."""
+        """The number of replicas that it copies."""
         return len(without(self.after, self.before))
 
 
 class MovesProgress(NamedTuple):
-    """How many moves of a plan are done, under way, not begun, and void: their partition has changed since."""
+    """The moves of a plan by state: done, in progress, not started, and void, as their partition has changed."""
 
     done: int
     moving: int
@@ -53,10 +53,10 @@ class MovesProgress(NamedTuple):
 
 
 def plan(state: ControllerState, without_nodes: Collection[int] = ()) -> list[ReplicaMove]:
-    """The moves that spread all partitions over the nodes that take replicas, and empty those that are named.
+    """The moves that spread all partitions over the nodes that take replicas, and empty the nodes `without_nodes`.
 
-    Nodes that are fenced or about to stop keep what they have. Reassignments under way count as done. Where too few
-    nodes are left for a partition it stays where it is.
+    Fenced and draining nodes keep their replicas. Reassignments in progress count as done. A partition stays unchanged
+    if too few nodes are left for it.
     """
     nodes = [node for node in state.registrations if node.takes_replicas and node.id not in without_nodes]
     planner = _Planner(state, nodes, without_nodes)
@@ -68,7 +68,7 @@ def plan(state: ControllerState, without_nodes: Collection[int] = ()) -> list[Re
 
 
 class _Planner:
-    """Where everything is while the plan is made."""
+    """The state of all partitions while the plan is made."""
 
     def __init__(self, state: ControllerState, nodes: Sequence[Node], emptied: Collection[int]) -> None:
         self._nodes = {node.id: node for node in nodes}
@@ -89,7 +89,7 @@ class _Planner:
         ]
 
     def empty(self) -> None:
-        """Replace the replicas on nodes that are to have none."""
+        """Replace the replicas on nodes to be emptied."""
         for place, replicas in self._after.items():
             for node_id in [member for member in replicas if member in self._emptied]:
                 to = self._best(replicas, node_id, self._nodes)
@@ -97,7 +97,7 @@ class _Planner:
                     self._replace(place, node_id, to, MoveReason.DRAIN)
 
     def spread_racks(self) -> None:
-        """Replace replicas that share a rack where another rack has two fewer of the partition."""
+        """Replace replicas that share a rack if another rack has two fewer of the partition."""
         for place, replicas in self._after.items():
             while (swap := self._rack_swap(replicas)) is not None:
                 self._replace(place, *swap, MoveReason.RACK)
@@ -112,9 +112,9 @@ class _Planner:
         return (member, to.id) if counts[self._racks[member]] - counts[to.rack] > 1 else None
 
     def spread_load(self) -> None:
-        """Replace replicas on nodes that have at least two more than another one that can take them.
+        """Replace replicas on nodes with at least two more than another one that can take them.
 
-        At first nodes give down to the mean and take up to it: what goes further would have to go back.
+        First nodes give down to the mean and take up to it: moves beyond would have to be reversed.
         """
         if self._nodes:
             mean = math.ceil(sum(self._load[node_id] for node_id in self._nodes) / len(self._nodes))
@@ -149,9 +149,9 @@ class _Planner:
         return counts[new] < counts[old]
 
     def spread_leaders(self) -> None:
-        """Put another replica first where that one is first less often, by two or more.
+        """Put another replica first if its node is first less often, by two or more.
 
-        Nodes that are to have no replicas are first only where nobody else can be.
+        Nodes to be emptied are first only if no other can be.
         """
         first = Counter(replicas[0] for replicas in self._after.values())
         moved = True
@@ -170,7 +170,7 @@ class _Planner:
                     moved = True
 
     def _best(self, replicas: Sequence[int], leaving: int, candidates: Iterable[int]) -> int | None:
-        """Who takes the place of a replica: the rack that has fewest of the others, then who has fewest."""
+        """The node to replace a replica: in the rack with the fewest of the others, with the fewest replicas."""
         counts = Counter(self._racks[member] for member in replicas if member != leaving)
         able = [node_id for node_id in candidates if node_id not in replicas]
         return min(
@@ -193,7 +193,7 @@ class _Planner:
 
 
 def progress(state: ControllerState, moves: Sequence[ReplicaMove]) -> MovesProgress:
-    """How far a plan has been carried out."""
+    """The progress of a plan."""
     counts = Counter(_stage(state, move) for move in moves)
     return MovesProgress(counts["done"], counts["moving"], counts["waiting"], counts["void"])
 
@@ -209,7 +209,7 @@ def _stage(state: ControllerState, move: ReplicaMove) -> str:
 
 
 def begin_moves(state: ControllerState, moves: Sequence[ReplicaMove], at_once: int) -> list[PartitionChanged]:
-    """Begin the next moves of a plan, so that `at_once` that copy something are under way."""
+    """Start the next moves of a plan, up to `at_once` that copy data."""
     room = at_once - progress(state, moves).moving
     events: list[PartitionChanged] = []
     for move in moves:
@@ -220,7 +220,7 @@ def begin_moves(state: ControllerState, moves: Sequence[ReplicaMove], at_once: i
 
 
 def cancel_moves(state: ControllerState, moves: Sequence[ReplicaMove]) -> list[PartitionChanged]:
-    """Take back those moves of a plan that are under way; what is done stays, and what can only go on."""
+    """Cancel the moves of a plan that are in progress; completed ones stay, and those that can only continue."""
     events: list[PartitionChanged] = []
     for move in moves:
         partition = state.partitions.get(move.place)

@@ -1,11 +1,11 @@
-"""Decides about registrations: whether a node may register, and the effects on the replicas that it has. Pure.
+"""Decides about registrations: whether a node may register, and the effects on its replicas. Pure.
 
 A node is its id and the UUID of its data directory. Its process locks the directory, so another process with the same
 directory is a restart, and the earlier process has ended. Another directory under the same id is a disk without the
 data of that id: it is accepted only once the old one is silent.
 
 A directory restored to an older state lacks records that it had acknowledged, and would still be trusted with them. So
-the directory records the incarnations under which it took part: one that lacks the last of them is an older copy.
+the directory records the incarnations under which it was registered: one that lacks the last of them is an older copy.
 """
 
 from typing import NamedTuple
@@ -28,11 +28,13 @@ __all__ = ["Registration", "register", "unregister"]
 
 
 class Registration(NamedTuple):
-    """How a node presents itself. Ids are UUIDs, as text; the feature levels are the least and the latest it knows.
+    """A node's request to register.
 
-    `kept`: its directory has all that its last process wrote, synced or not, as after an orderly stop. `tried` are the
-    incarnations with which its directory was to be registered before, None where it keeps none. `damaged`: damage on
-    its disk may have cost records that it acknowledged, so it leaves the in-sync sets that have other members.
+    Ids are UUIDs, as text; the feature levels are the lowest and the highest it supports.
+
+    `kept`: its directory has all writes of its last process, synced or not, as after an orderly stop. `tried` are the
+    incarnations with which its directory was to be registered before, None if it records none. `damaged`: damage on its
+    disk may have cost records that it acknowledged, so it leaves the in-sync sets that have other members.
     """
 
     node_id: int
@@ -52,11 +54,11 @@ class Registration(NamedTuple):
 def register(
     state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
 ) -> list[Event]:
-    """Register a node, fenced until it has caught up; none are needed for the same registration again.
+    """Register a node, fenced until it has caught up; a repeated registration needs no events.
 
-    `end_offset` is where the first of the events will stand in the metadata log, `is_live` whether the session of the
-    node's id is not over. `renews`: the process ends its own registration of that epoch, as its storage takes writes
-    again. Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
+    `end_offset` is the offset of the first event in the metadata log, `is_live` whether the session of the node's id is
+    not over. `renews`: the process ends its own registration of that epoch, because its storage accepts writes again.
+    Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
     _check(state, wish)
     known = state.registrations.get(wish.node_id)
@@ -74,13 +76,13 @@ def register(
             " has acknowledged since"
         )
     events = [] if known is None else _gone(state, known, wish)
-    # The end of the log behind the registration, so that who has applied so much knows of it; never given twice.
+    # The end of the log after the registration, so that a node with that applied offset knows it; never used twice.
     epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
     return [*events, _registered(wish, epoch)]
 
 
 def unregister(state: ControllerState, node_id: int) -> list[Event]:
-    """Take a node out of the cluster. Raises NodeNotFound, or RequestInvalid while it is live or holds replicas."""
+    """Remove a node from the cluster. Raises NodeNotFound, or RequestInvalid while it is live or has replicas."""
     node = state.registrations.get(node_id)
     if node is None:
         raise NodeNotFound(f"node {node_id} is not registered")
@@ -110,7 +112,7 @@ def _check(state: ControllerState, wish: Registration) -> None:
 
 
 def _gone(state: ControllerState, known: Node, wish: Registration) -> list[Event]:
-    """What the end of the registration before this one means."""
+    """The events for the end of the previous registration."""
     loss = Loss.MEMORY if wish.kept else Loss.UNSYNCED
     if known.directory_id != wish.directory_id:
         loss = Loss.ALL
@@ -140,13 +142,13 @@ def _registered(wish: Registration, epoch: int) -> NodeRegistered:
 
 
 def _is_older(node: Node, wish: Registration) -> bool:
-    """Whether the directory was put back to what it was before the node registered last."""
+    """Whether the directory was restored to a state before the node's last registration."""
     if node.directory_id != wish.directory_id or not node.remembers:
         return False
     return node.incarnation_id not in (wish.incarnation_id, *(wish.tried or ()))
 
 
 def _is_known(node: Node, wish: Registration) -> bool:
-    """Whether the node has registered so before."""
+    """Whether the node is registered like that already."""
     again = Node.of(_registered(wish, node.epoch))
     return again._replace(fenced=node.fenced, draining=node.draining, unwritable=node.unwritable) == node

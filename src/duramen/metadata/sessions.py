@@ -1,8 +1,6 @@
 """The sessions of nodes: the last heartbeat of each, and those that timed out (KIP-631).
 
 Not in the log: a new active controller gives every connected node a full session.
-
-Not in the log: a controller that begins to lead gives every node that is connected a whole session.
 """
 
 from collections.abc import Iterable
@@ -14,9 +12,9 @@ __all__ = ["SESSIONS", "Membership", "Sessions"]
 
 
 class Sessions(NamedTuple):
-    """How long a node may be silent: `timeout_ms`, and `grace_ms` once its connection is closed, unless it is back.
+    """How long a node may be silent: `timeout_ms`, and `grace_ms` after its connection closes, unless it reconnects.
 
-    `absent_ms` where the controller has had no connection to it when it began to lead.
+    `absent_ms` if the controller had no connection to it when it became active.
     """
 
     timeout_ms: int = 9_000
@@ -28,7 +26,7 @@ SESSIONS: Final = Sessions()
 
 
 class _Session(NamedTuple):
-    """Until when a node counts as there, unless it is heard; how far it has applied the metadata log."""
+    """The end of a node's session without another heartbeat; its applied offset of the metadata log."""
 
     until_ms: int
     applied_offset: int = 0
@@ -36,18 +34,18 @@ class _Session(NamedTuple):
 
 
 class Membership:
-    """The sessions of a cluster's nodes since this controller leads."""
+    """The sessions of a cluster's nodes since this controller became active."""
 
     __slots__ = ("_closed", "_rules", "_sessions")
 
     def __init__(self, nodes: Nodes, now_ms: int, sessions: Sessions = SESSIONS) -> None:
         self._rules = sessions
-        self._closed: dict[int, int] = {}  # nodes without a connection that were not heard since: how long they may be
+        self._closed: dict[int, int] = {}  # silent nodes without a connection: their remaining grace
         self._sessions = {node.id: _Session(now_ms + sessions.timeout_ms) for node in nodes if not node.fenced}
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the first session ends, unless its node is heard."""
+        """The earliest end of a session without further heartbeats."""
         return min((session.until_ms for session in self._sessions.values()), default=None)
 
     def is_live(self, node_id: int, now_ms: int) -> bool:
@@ -61,7 +59,7 @@ class Membership:
         self._sessions[node_id] = _Session(now_ms + self._rules.timeout_ms)
 
     def heard(self, node_id: int, now_ms: int, applied_offset: int) -> None:
-        """The node has sent a heartbeat; what is below `applied_offset` of the metadata log has taken effect there."""
+        """The node has sent a heartbeat, and has applied the metadata log below `applied_offset`."""
         self._closed.pop(node_id, None)
         known = self._sessions.get(node_id, _Session(now_ms))
         applied_offset = max(applied_offset, known.applied_offset)
@@ -70,7 +68,7 @@ class Membership:
         )
 
     def closed(self, node_id: int, now_ms: int) -> None:
-        """The node's connection is closed: it has to be heard soon."""
+        """The node's connection is closed: its session is shortened."""
         self._hurry(node_id, now_ms, self._rules.grace_ms)
 
     def absent(self, node_id: int, now_ms: int) -> None:
@@ -85,12 +83,12 @@ class Membership:
             self._sessions[node_id] = session._replace(until_ms=until_ms)
 
     def ended(self, node_id: int) -> None:
-        """The node's session is over: it is fenced, or registered no more."""
+        """The node's session is over: it is fenced, or unregistered."""
         self._closed.pop(node_id, None)
         self._sessions.pop(node_id, None)
 
     def renewed(self, nodes: Nodes, now_ms: int) -> "Membership":
-        """Every node with a whole session, since nobody listened; whose connection is closed has to be heard soon."""
+        """Whole sessions for every node, after a pause of this process; shortened for nodes without a connection."""
         renewed = Membership(nodes, now_ms, self._rules)
         for node_id, within_ms in sorted(self._closed.items()):
             renewed._hurry(node_id, now_ms, within_ms)
@@ -101,19 +99,19 @@ class Membership:
         return sorted(node_id for node_id, session in self._sessions.items() if session.until_ms <= now_ms)
 
     def drains(self, node_id: int, end_offset: int) -> int:
-        """The end of the metadata log when the node had first been drained: others have to know what is below it."""
+        """The end of the metadata log when the node was first drained: other nodes must apply the log below it."""
         session = self._sessions[node_id]
         if session.drained_offset is None:
             session = self._sessions[node_id] = session._replace(drained_offset=end_offset)
         return session.drained_offset if session.drained_offset is not None else end_offset
 
     def applied_offset(self, node_id: int) -> int | None:
-        """How far a node has applied the metadata log, as it said last; None where it has no session."""
+        """The applied offset in a node's last heartbeat; None without a session."""
         session = self._sessions.get(node_id)
         return None if session is None else session.applied_offset
 
     def know(self, node_ids: Iterable[int], offset: int) -> bool:
-        """Whether these nodes have applied all of the metadata log that is below the offset."""
+        """Whether these nodes have applied the metadata log below the offset."""
         return all(
             (session := self._sessions.get(node_id)) is not None and session.applied_offset >= offset
             for node_id in node_ids

@@ -38,12 +38,12 @@ _decoder = msgspec.json.Decoder(list[Event])
 
 
 def encode_snapshot(state: ControllerState) -> bytes:
-    """The state, so that equal histories make equal bytes."""
+    """The encoded state: equal histories give equal bytes."""
     return msgspec.json.encode(list(_events(state)))
 
 
 def decode_snapshot(data: bytes) -> ControllerState:
-    """The state that `encode_snapshot` was given. Raises BatchCorrupt."""
+    """The state of an encoded snapshot. Raises BatchCorrupt."""
     state = ControllerState()
     try:
         for event in _decoder.decode(data):
@@ -54,7 +54,7 @@ def decode_snapshot(data: bytes) -> ControllerState:
 
 
 def standalone_events(state: ControllerState) -> Iterator[Event]:
-    """The state without its cluster: no id, feature level, nodes or replicas, which a standalone node has none of."""
+    """The state without its cluster: no id, feature level, nodes or replicas, which a standalone node does not have."""
     return (event for event in _events(state) if not isinstance(event, _OF_CLUSTERS))
 
 

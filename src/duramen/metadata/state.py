@@ -33,10 +33,10 @@ from duramen.metadata.partitions import Partitions
 __all__ = ["STREAM_SIZE", "ControllerState", "Entity", "Gap", "StreamGaps", "StreamState", "flat"]
 
 STREAM_SIZE: Final = 3
-"""How many partitions' worth of memory a stream takes beside its partitions (measured: 6 and 2 KiB)."""
+"""The memory of a stream besides its partitions, in partitions (measured: 6 and 2 KiB)."""
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Whose a quota is: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
+"""The entity of a quota: types (`client-id`, `user`) and names, sorted; None as a name is the default of its type."""
 
 _SPACE_NUMBERS: Final = 1 << SHARD_BITS
 _RECENT_GAPS: Final = 100
@@ -47,7 +47,7 @@ _Value = TypeVar("_Value")
 
 
 class Gap(NamedTuple):
-    """A time, in ms since 1970, in which nobody listened to a stream's subjects, and why."""
+    """A period, in ms since 1970, without a subscription to a stream's subjects, and its cause."""
 
     start_ms: int
     end_ms: int
@@ -55,7 +55,7 @@ class Gap(NamedTuple):
 
 
 class StreamGaps(NamedTuple):
-    """The gaps of a stream: how many, how long together, and the most recent ones, oldest first."""
+    """The gaps of a stream: their number, their total length, and the most recent ones, oldest first."""
 
     gaps: int = 0
     total_ms: int = 0
@@ -63,7 +63,7 @@ class StreamGaps(NamedTuple):
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """A stream as it is defined now."""
+    """The present definition of a stream."""
 
     name: str
     id: StreamId
@@ -74,13 +74,13 @@ class StreamState(msgspec.Struct, frozen=True):
     created_at_ms: int
     forgotten_producer_id: int = -1
     number: int = 0
-    """Of a queue space: what the ids of its queues' topics begin with."""
+    """For a queue space: the prefix of the ids of its queues' topics."""
 
 
 class ControllerState:
     """Streams with their gaps, nodes with their configs, client quotas, the configs of groups, the next producer id.
 
-    Of a cluster also its id, its feature level, and the replicas of partitions. `size` is the number of partitions of
+    For a cluster also its id, its feature level, and the replicas of partitions. `size` is the number of partitions of
     all streams, a stream itself counting as STREAM_SIZE of them.
     """
 
@@ -103,8 +103,8 @@ class ControllerState:
         self.feature_level = 0
         self.next_producer_id = 1
         self.size = 0
-        self._deleted: dict[str, int] = {}  # until when producers may go on in a stream of that name, in ms
-        self._any_deleted_ms = 0  # the same of any name: there were too many
+        self._deleted: dict[str, int] = {}  # until when producers may continue in a stream of that name, in ms
+        self._any_deleted_ms = 0  # the same for any name, after too many deletions
 
     @property
     def streams(self) -> Mapping[str, StreamState]:
@@ -118,7 +118,7 @@ class ControllerState:
 
     @property
     def free_space_number(self) -> int:
-        """A number that no queue space has: the one after the highest, so that few come again; 0 where none is free."""
+        """An unused number for a queue space: the one after the highest, to avoid reuse; 0 if all are used."""
         taken = {stream.number for stream in self._by_name.values() if stream.number}
         following = max(taken, default=0) + 1
         if following < _SPACE_NUMBERS:
@@ -127,11 +127,11 @@ class ControllerState:
 
     @property
     def tenant_names(self) -> Mapping[tuple[str, str], int]:
-        """Names of tenants that are reserved, by account and name, with the numbers of their reservations."""
+        """Reserved names of tenants, by account and name, with the numbers of their reservations."""
         return MappingProxyType(self._tenants)
 
     def is_tenant(self, name: str) -> bool:
-        """Whether a tenant of any account has that name reserved."""
+        """Whether a tenant of any account has reserved that name."""
         return name in self._tenant_accounts
 
     @property
@@ -141,35 +141,35 @@ class ControllerState:
 
     @property
     def groups(self) -> Mapping[str, Mapping[str, str]]:
-        """The configs of groups that have some of their own, by group."""
+        """The configs of groups that have their own, by group."""
         return MappingProxyType(self._groups)
 
     @property
     def node_configs(self) -> Mapping[int | None, Mapping[str, str]]:
-        """Settings that were changed while nodes ran, by node; None: of every node."""
+        """Settings changed on running nodes, by node; None: of every node."""
         return MappingProxyType(self._node_configs)
 
     @property
     def quotas(self) -> Mapping[Entity, Mapping[str, float]]:
-        """Client quotas by whose they are."""
+        """Client quotas by entity."""
         return MappingProxyType(self._quotas)
 
     def gaps(self, stream_id: StreamId) -> StreamGaps:
-        """The times in which nobody listened to the stream's NATS subjects."""
+        """The gaps of the stream's NATS subscriptions."""
         return self._gaps.get(stream_id, StreamGaps())
 
     @property
     def highest_producer_id(self) -> int:
-        """The end of the highest block of producer ids that was handed out."""
+        """The end of the highest allocated block of producer ids."""
         return self.next_producer_id - 1
 
     @property
     def deleted_names(self) -> tuple[dict[str, int], int]:
-        """Until when (ms since 1970) producers may go on in streams that are deleted: by name, and in any."""
+        """Until when (ms since 1970) producers may continue in deleted streams: by name, and in any."""
         return dict(self._deleted), self._any_deleted_ms
 
     def has_producers_of(self, name: str, now_ms: int) -> bool:
-        """Whether producers may go on in a stream of that name that was deleted."""
+        """Whether producers may continue in a deleted stream of that name."""
         return now_ms < max(self._deleted.get(name, 0), self._any_deleted_ms)
 
     def clash(self, name: str) -> str | None:
@@ -182,7 +182,7 @@ class ControllerState:
         return self._by_live_topic.get(flat(name))
 
     def copy(self) -> "ControllerState":
-        """A state of its own with the same content."""
+        """A copy of the state."""
         other = ControllerState()
         other.registrations = self.registrations.copy()
         other.partitions = self.partitions.copy()
@@ -204,9 +204,9 @@ class ControllerState:
         return self._by_id.get(stream_id)
 
     def apply(self, event: Event) -> None:
-        """Take an event in; one about a stream that is gone changes nothing."""
+        """Apply an event; one about a deleted stream changes nothing."""
         match event:
-            case PartitionChanged():  # most of them are
+            case PartitionChanged():  # the most frequent event
                 self._change_partition(event)
             case StreamCreated():
                 stream = StreamState(
@@ -260,7 +260,7 @@ class ControllerState:
             self._tenant_accounts.pop(event.name, None)
 
     def _note_deleted(self, event: StreamDeleted) -> None:
-        """Remember the name as long as producers may go on in it; of very many, those that were deleted last."""
+        """Remember the name while producers may continue in it; of very many, those deleted last."""
         stream = self._by_id.get(stream_id_of(event.id))
         if stream is None:
             return
@@ -339,5 +339,5 @@ def _put(all_: dict[_Key, Mapping[str, _Value]], key: _Key, values: Mapping[str,
 
 
 def flat(name: str) -> str:
-    """The name as metrics write it, where '.' and '_' are the same."""
+    """The name in metrics, which do not distinguish '.' and '_'."""
     return name.replace(".", "_")

@@ -1,7 +1,7 @@
 """The configs of a stream about its replicas. Pure.
 
 They come only from the metadata log, from the stream or from a change for every node, never from the file or
-environment of one node: every node has to use the same numbers, or an acknowledgement means two things.
+environment of one node: every node must use the same numbers, or an acknowledgement means two things.
 """
 
 from collections.abc import Mapping
@@ -24,29 +24,27 @@ _DURABILITY: Final = "durability"
 
 
 class Loss(Enum):
-    """What a node may lack of what it held, once it is back."""
+    """The records that a node may lack after its return."""
 
     NOTHING = "nothing"
     MEMORY = "what was in memory only"
-    """Its process was another one."""
+    """Its process was replaced."""
     UNSYNCED = "what was not synced"
     """Its machine may have lost power."""
     DAMAGED = "records that were synced"
     """Damage was found on its disk."""
     ALL = "everything"
-    """Its data directory is another one."""
+    """Its data directory was replaced."""
 
 
 _PARTLY: Final = frozenset({(Loss.MEMORY, "memory"), (Loss.UNSYNCED, "memory"), (Loss.UNSYNCED, "os")})
 
 
 class ReplicationRules(NamedTuple):
-    """`min_insync_replicas` as configured, None where it follows the number of replicas.
+    """`min_insync_replicas` as configured, None if it depends on the number of replicas.
 
-    `unclean`: whether a leader is elected now that may lack records; `may_lose`: whether the stream's config allows
-    that, once it is known which live replica has most.
-
-    `durability` says what of a partition a node still has after a restart.
+    `unclean`: a leader that may lack records may be elected now; `may_lose`: the stream's config allows that, once the
+    most complete live replica is known. `durability` determines what a node still has of a partition after a restart.
     """
 
     min_insync_replicas: int | None = 1
@@ -55,19 +53,19 @@ class ReplicationRules(NamedTuple):
     may_lose: bool = False
 
     def least_in_sync(self, partition: PartitionState) -> int:
-        """How many have to be in sync for the high watermark to rise: never more than the partition has replicas.
+        """The number of in-sync replicas for the high watermark to rise: at most the partition's replicas.
 
-        Those that a reassignment adds do not count before they are there.
+        Replicas that a reassignment adds do not count before they are in sync.
         """
         return least_in_sync(self.min_insync_replicas, len(partition.replicas) - len(partition.adding))
 
     def loses(self, loss: Loss) -> bool:
-        """Whether a node with that loss may lack some of what it held of a partition."""
+        """Whether a node with that loss may lack records of a partition."""
         return loss in (Loss.ALL, Loss.DAMAGED) or (loss, self.durability) in _PARTLY
 
 
 def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_level: int) -> ReplicationRules:
-    """The rules that the config of a stream makes, with what was changed for every node."""
+    """The rules by a stream's config, with the changes for every node."""
 
     def text(name: str) -> str | None:
         return config.get(name) or defaults.get(STREAM[name].broker_default)
@@ -82,14 +80,14 @@ def rules_from(config: Mapping[str, str], defaults: Mapping[str, str], feature_l
 
 
 def rules_of(state: ControllerState, stream_id: StreamId) -> ReplicationRules:
-    """The rules of a stream; the default ones where it is not known."""
+    """The rules of a stream; the default ones if it is unknown."""
     stream = state.stream_by_id(stream_id)
     config = {} if stream is None else stream.config
     return rules_from(config, state.node_configs.get(None, {}), state.feature_level)
 
 
 class RulesOf:
-    """The rules of streams, each worked out once; for as long as the state does not change."""
+    """The rules of streams, each computed once; valid while the state does not change."""
 
     __slots__ = ("_known", "_state")
 

@@ -32,9 +32,9 @@ def create_replicated(
     idempotent: bool = False,
     largest_size: int | None = None,
 ) -> list[Event]:
-    """Create a stream whose partitions have as many replicas, or those of `assignment`, by partition.
+    """Create a stream whose partitions have that many replicas, or those of `assignment`, by partition.
 
-    Raises as `create_stream`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
+    Raises like `create_stream`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
     """
     created = create_stream(
         state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=largest_size
@@ -53,9 +53,9 @@ def grow_replicated(
     assignment: Assignment | None = None,
     largest_size: int | None = None,
 ) -> list[Event]:
-    """Give a stream `partitions` in all; the new ones have as many replicas as its first.
+    """Increase a stream's partitions to `partitions`; the new ones have as many replicas as its first.
 
-    `assignment` is of the new ones. Raises as `add_partitions`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
+    `assignment` is for the new ones. Raises like `add_partitions`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
     """
     added = add_partitions(state, name, partitions, largest_size=largest_size)
     stream = state.streams[name]
@@ -70,7 +70,7 @@ def grow_replicated(
 def configure_replicated(
     state: ControllerState, name: str, changes: Mapping[str, str | None], *, whole: bool = False
 ) -> list[Event]:
-    """Change a stream's config, and first of all what that means for its replicas. Raises as `configure_stream`."""
+    """Change a stream's config, preceded by the resulting changes of its replicas. Raises like `configure_stream`."""
     configured = configure_stream(state, name, changes, whole=whole)
     stream = state.streams[name]
     events: list[Event] = []
@@ -82,7 +82,7 @@ def configure_replicated(
 
 
 def configure_cluster(state: ControllerState, changes: Mapping[str, str | None], *, whole: bool = False) -> list[Event]:
-    """Change settings of every node, whose values were checked, and first of all what that means for replicas."""
+    """Change settings of every node, with checked values, preceded by the resulting changes of replicas."""
     configured = configure_node(state, None, changes, whole=whole)
     events: list[Event] = []
     for event in configured:

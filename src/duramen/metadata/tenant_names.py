@@ -20,10 +20,10 @@ _DOTS: Final = 2
 
 
 def reserve_tenant(state: ControllerState, account: str, tenant: str) -> list[TenantNameReserved]:
-    """Reserve the name of a tenant; each time under a number of its own, so that a release of before does nothing.
+    """Reserve the name of a tenant; each time under a new number, so that a late release has no effect.
 
-    Raises InventoryNameInvalid where streams, live topics or topics of queues are called as its topics would be, and
-    RequestInvalid where the cluster is not upgraded.
+    Raises InventoryNameInvalid if streams, live topics or topics of queues have names of its topics, and RequestInvalid
+    if the cluster is not upgraded.
     """
     if state.feature_level < MetadataFeature.INVENTORY:
         raise RequestInvalid(
@@ -47,13 +47,13 @@ def reserve_tenant(state: ControllerState, account: str, tenant: str) -> list[Te
 
 
 def release_tenant(state: ControllerState, account: str, tenant: str, number: int) -> list[TenantNameReserved]:
-    """The name of a tenant that is gone is free again, unless it was reserved anew since."""
+    """Release the name of a deleted tenant, unless it was reserved again since."""
     known = state.tenant_names.get((account, tenant))
     return [TenantNameReserved(account, tenant, number, reserved=False)] if known == number else []
 
 
 def name_problem(tenant: str, name: str, stream: str) -> DuramenError | None:
-    """Why a tenant cannot be called that: a topic of a stream has a name that one of its topics could have."""
+    """The reason why a tenant cannot have that name: its topics could have the name of a stream's topic."""
     if not name.startswith(f"{tenant}.") or name.count(".") < _DOTS:
         return None
     what = f"the stream {name}" if name == stream else f"the topic {name} of the stream {stream}"
@@ -61,7 +61,7 @@ def name_problem(tenant: str, name: str, stream: str) -> DuramenError | None:
 
 
 def prefix_problem(tenant: str, prefix: str, space: str) -> DuramenError | None:
-    """Why a tenant cannot be called that: topics of a queue space would have names that its topics could have."""
+    """The reason why a tenant cannot have that name: topics of a queue space would have names of its topics."""
     if not prefix or not _meet(prefix, tenant):
         return None
     return InventoryNameInvalid(
@@ -75,7 +75,7 @@ def _meet(prefix: str, tenant: str) -> bool:
 
 
 def check_tenants(state: ControllerState, name: str, config: Mapping[str, str]) -> None:
-    """Raise NameInvalid or ConfigInvalid where a stream with that config would have names of a tenant's topics."""
+    """Raise NameInvalid or ConfigInvalid if a stream with that config would have names of a tenant's topics."""
     for what, shown in _names(name, config):
         tenant = shown.partition(".")[0]
         if shown.count(".") >= _DOTS and state.is_tenant(tenant):

@@ -12,9 +12,9 @@ __all__ = ["check_prefixes"]
 
 
 def check_prefixes(state: ControllerState, name: str, config: Mapping[str, str]) -> None:
-    """Raise NameInvalid where a stream would hide a queue's topic, ConfigInvalid where its queues would hide a stream.
+    """Raise NameInvalid if a stream would hide a queue's topic, ConfigInvalid if its queues would hide a stream.
 
-    The stream of that name is to have that config.
+    `config` is the config of the stream of that name.
     """
     check_tenants(state, name, config)
     prefix = config.get(TOPIC_PREFIX, "")
