@@ -126,7 +126,7 @@ class _Planner:
         return (-self._load[node_id], node_id)
 
     def _unload(self, node_id: int, least: int, most: int) -> bool:
-        """Let a node that has more than `least` give to those that have fewer than `most`; whether it could."""
+        """Move replicas from a node with more than `least` to those with fewer than `most`; returns whether it did."""
         moved = False
         if self._load[node_id] - min(self._load[other] for other in self._nodes) < 2:
             return False

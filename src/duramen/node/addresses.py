@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 
 class AddressInUse(DuramenError):
-    """Another process listens on the address, or this machine does not have it."""
+    """Another process listens on the address, or it is not an address of this machine."""
 
     id = "address-in-use"
     safe = "Nothing was started and nothing was changed."
@@ -74,20 +74,20 @@ def _ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def is_wildcard(address: Address) -> bool:
-    """Whether it stands for every address of the machine."""
+    """Whether it means every address of the machine."""
     ip = _ip(address)
     return ip is not None and ip.is_unspecified
 
 
 def reachable(address: Address) -> Address:
-    """An address at which this machine reaches what listens on `address`."""
+    """An address for connections from this machine to a listener on `address`."""
     if not is_wildcard(address):
         return address
     return Address("::1" if ":" in address.host else "127.0.0.1", address.port)
 
 
 def check_loopback(setting: str, option: str, address: Address, *, insecure: bool) -> None:
-    """Raise SettingInvalid for an address that others can reach, unless `insecure` was said."""
+    """Raise SettingInvalid for an address that others can reach, unless `insecure` is set."""
     if insecure or address.host == "localhost":
         return
     ip = _ip(address)
@@ -99,7 +99,7 @@ def check_loopback(setting: str, option: str, address: Address, *, insecure: boo
 
 
 def check_advertised(addresses: Sequence[Address], advertise: str) -> None:
-    """Raise SettingInvalid where clients would be told to connect to every address at once, or to none."""
+    """Raise SettingInvalid if clients would get a wildcard address, or none, to connect to."""
     if advertise:
         if parse_address("kafka.advertise", advertise).port == 0:
             raise SettingInvalid(f"kafka.advertise: {advertise!r} does not fit; clients need its port")
@@ -113,7 +113,7 @@ def check_advertised(addresses: Sequence[Address], advertise: str) -> None:
 
 
 def bind_all(door: str, option: str, addresses: Sequence[Address]) -> list[socket.socket]:
-    """Sockets bound to the addresses, not listening yet. Raises AddressInUse naming the door and the option."""
+    """Sockets bound to the addresses, not listening yet. Raises AddressInUse with the door and the option."""
     with_ipv4 = any(":" not in address.host for address in addresses)
     with contextlib.ExitStack() as unless_all:
         listeners = [
@@ -126,7 +126,7 @@ def bind_all(door: str, option: str, addresses: Sequence[Address]) -> list[socke
 def bind(door: str, option: str, address: Address, *, only_ipv6: bool = False) -> socket.socket:
     """A socket bound to the address, not listening yet; with `only_ipv6` [::] leaves 0.0.0.0 to another.
 
-    Raises AddressInUse naming the door and the option.
+    Raises AddressInUse with the door and the option.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -143,7 +143,7 @@ def bind(door: str, option: str, address: Address, *, only_ipv6: bool = False) -
 
 
 def listen_all(door: str, option: str, listeners: Sequence[socket.socket]) -> None:
-    """Listen on sockets that are bound. Raises AddressInUse where another has listened first: binding does not tell."""
+    """Listen on bound sockets. Raises AddressInUse if another process listened first: binding does not detect that."""
     for listener in listeners:
         try:
             listener.listen()

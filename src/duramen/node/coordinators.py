@@ -19,17 +19,17 @@ _ROWS: Final = "rows"
 
 
 class CoordinatorRows:
-    """One store for all kinds, which is opened when there is a shard whose state is rows."""
+    """One store for all kinds, which is opened for the first shard with rows."""
 
     def __init__(self, data_dir: Path, report: Callable[[str], None], cache_bytes: int) -> None:
-        """Blocks of rows, and what they are found by, are kept in memory up to `cache_bytes`."""
+        """Blocks of rows, and their indexes, are cached in memory up to `cache_bytes`."""
         self._directory = data_dir / _DIRECTORY
         self._report = report
         self._cache_bytes = cache_bytes
         self._rows: RocksStateStore | None = None
 
     def open(self) -> "RocksStateStore":
-        """Blocking: rows that cannot be opened are removed, and come again from a checkpoint or their logs."""
+        """Blocking: rows that cannot be opened are removed, and restored from a checkpoint or their logs."""
         from duramen.host.rocksdb import RocksStateStore
 
         self._directory.mkdir(exist_ok=True)
@@ -43,6 +43,6 @@ class CoordinatorRows:
         return self._rows
 
     def close(self) -> None:
-        """Give the store back; nothing uses it any more."""
+        """Close the store; nothing uses it any more."""
         if self._rows is not None:
             self._rows.close()

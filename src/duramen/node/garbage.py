@@ -1,8 +1,8 @@
 """Schedules garbage collection: young generations as usual, the oldest only while the node is mostly idle.
 
 A collection of the oldest generation stops the process while every surviving object is visited: 100 ms for 400,000
-objects. Objects of the start-up are frozen and visited only once, in the first quiet moment, to free garbage among
-them. What remains are cycles that survived two collections; they are few and can wait for a quiet moment too.
+objects. Objects of the start-up are frozen and visited only once, in the first idle moment, to free garbage among them.
+What remains are cycles that survived two collections; they are few and can wait for an idle moment too.
 """
 
 import asyncio
@@ -12,26 +12,26 @@ from typing import Final
 
 __all__ = ["Collecting"]
 
-_YOUNG: Final = 10_000  # more than requests in flight are made of: most die unseen; 3 ms to look at
-_MIDDLE: Final = 3  # collections of the young after which those that survived one are looked at
+_YOUNG: Final = 10_000  # more than the objects of requests in flight, most of which die before; 3 ms to visit
+_MIDDLE: Final = 3  # young collections per collection of the middle generation
 _NEVER: Final = 1 << 30
 _INTERVAL_S: Final = 5.0
 _IDLE_SHARE: Final = 0.05  # of one processor, in the interval
-_LATEST_S: Final = 1800.0  # a node that is never idle collects all the same
+_LATEST_S: Final = 1800.0  # even a node that is never idle collects
 
 
 class Collecting:
-    """From `start`, where what there is lives as long as the node, to `stop`."""
+    """Runs from `start`, when the present objects live as long as the node, to `stop`."""
 
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._thresholds = gc.get_threshold()
         self._cpu_s = 0.0
         self._collected_s = 0.0
-        self._uncollected = False  # whether what start-up made is still with its garbage
+        self._uncollected = False  # whether start-up objects still include garbage
 
     def start(self, *, collect: bool = True) -> None:
-        """Freeze what there is, and begin; with `collect`, what of it is garbage already goes in a quiet moment."""
+        """Freeze the present objects, and start; with `collect`, garbage among them is freed in an idle moment."""
         self._uncollected = collect
         gc.freeze()
         gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
@@ -40,7 +40,7 @@ class Collecting:
         self._wait()
 
     def stop(self) -> None:
-        """End; nothing where it did not begin."""
+        """Stop; no effect before `start`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

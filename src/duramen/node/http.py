@@ -1,4 +1,4 @@
-"""The HTTP side of a node: it listens from the beginning, and opens its door for the first connection.
+"""The HTTP side of a node: it listens from the start, and opens its door for the first connection.
 
 Importing the door's packages takes a quarter of a node's start, so they are imported in the background.
 """
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["HttpSide"]
 
 _BACKLOG: Final = 128
-_OPEN_AFTER_S: Final = 1.0  # from readiness on, unless a connection comes first: then no request waits for the import
+_OPEN_AFTER_S: Final = 1.0  # after readiness, unless a connection comes first: then no request waits for the import
 _ROOM_BYTES: Final = 16 * MIB
 _DOOR: Final = "duramen.doors.http.door"
 
 
 class HttpSide:
-    """Listens, and answers as far as the node has got."""
+    """Listens, and responds as far as the start has progressed."""
 
     def __init__(
         self, metrics: Metrics, addresses: Mapping[str, str], settings: Settings, progress: Callable[[], str],
         *, on_demand: bool,
     ) -> None:  # fmt: skip
-        """`progress` says how far the start has got; `on_demand`: without a connection the door is never opened."""
+        """`progress` returns the progress of the start; `on_demand`: without a connection the door is never opened."""
         self.room = Room(_ROOM_BYTES)
-        """The memory for what clients send and wait for, and for what other nodes ask for theirs."""
+        """The memory budget of client requests, their waits, and requests of other nodes on behalf of their clients."""
         self._metrics = metrics
         self._addresses = addresses
         self._settings = settings
@@ -52,7 +52,7 @@ class HttpSide:
         self._ready: tuple[Broker, Service, str, Callable[[], str], Forwarding, Callable[[], Usage]] | None = None
 
     def start(self, listeners: Sequence[socket.socket]) -> str:
-        """Take connections from bound sockets; returns the address of the first."""
+        """Accept connections on bound sockets; returns the address of the first."""
         self._listeners = listeners
         for listener in listeners:
             listener.listen(_BACKLOG)
@@ -82,7 +82,7 @@ class HttpSide:
         self, broker: Broker, service: Service, cluster_id: str, problem: Callable[[], str], forwarding: Forwarding,
         usage: Callable[[], Usage],
     ) -> None:  # fmt: skip
-        """The broker is there; `problem` says why not every door takes requests, empty where they do."""
+        """The broker exists; `problem` returns the reason why not every door accepts requests, empty if all do."""
         self._ready = broker, service, cluster_id, problem, forwarding, usage
         if self._door is not None:
             self._door.ready(*self._ready)
@@ -90,7 +90,7 @@ class HttpSide:
             self._timer = asyncio.get_running_loop().call_later(_OPEN_AFTER_S, self._begin_opening)
 
     async def stop(self) -> None:
-        """Answer what was asked and close."""
+        """Complete open requests and close."""
         if self._timer is not None:
             self._timer.cancel()
         if self._opening is not None:

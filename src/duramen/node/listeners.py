@@ -22,11 +22,11 @@ __all__ = ["Listening", "contradictions", "data_dir", "listening"]
 
 
 class Listening(NamedTuple):
-    """The addresses of the doors; `nats` is where to start a server, which one to use, or None.
+    """The addresses of the doors; `nats` is the address for an embedded server, an external server, or None.
 
-    `cluster` is None where the node is alone; `cluster_reached` is where other nodes are told to connect to, and
-    `seeds` are where it looks for them. `nats_cluster` is where its nats-server listens for those of other nodes, None
-    where they are not one, `nats_reached` where these are told to connect to.
+    `cluster` is None for a standalone node; `cluster_reached` is its advertised address for other nodes, and `seeds`
+    are the addresses at which it looks for them. `nats_cluster` is the address of its nats-server for those of other
+    nodes, None if they form no cluster, `nats_reached` the advertised one.
     """
 
     kafka: tuple[Address, ...]
@@ -39,7 +39,7 @@ class Listening(NamedTuple):
     nats_reached: Address | None = None
 
     def listeners(self) -> list[ListenAddress]:
-        """All that this node and its nats-server listen on, each with the setting that says so."""
+        """All listeners of this node and its nats-server, each with its setting."""
         return [
             *_listeners("kafka.listen", self.kafka),
             *_listeners("http.listen", self.http),
@@ -51,7 +51,7 @@ class Listening(NamedTuple):
 
 def _listeners(setting: str, found: tuple[Address, ...] | Address | ServerAddress | None) -> list[ListenAddress]:
     if isinstance(found, Address):
-        # nats-server takes connections of both families on a wildcard of either.
+        # nats-server accepts connections of both families on a wildcard of either.
         return [ListenAddress(setting, found, True)] if setting.startswith("nats.") else listeners(setting, (found,))
     return [] if found is None or isinstance(found, ServerAddress) else listeners(setting, found)
 
@@ -84,7 +84,7 @@ def _http(settings: Settings) -> tuple[Address, ...]:
 def _allowed_hosts(settings: Settings) -> None:
     if settings.text("http.allowed.hosts").strip():
         from duramen.doors.http.serving.hosts import (
-            Hosts,  # a web framework comes with it: only who needs it waits for that
+            Hosts,  # it imports a web framework, which others need not wait for
         )
 
         Hosts(settings)
@@ -112,7 +112,7 @@ def _advertised(settings: Settings) -> None:
 
 
 def _cluster(settings: Settings) -> Address | None:
-    """The cluster door of a node that is not alone; what else it needs then is checked too."""
+    """The cluster door of a cluster node; also checks the other settings that it requires."""
     text = settings.text("cluster.listen")
     if not text:
         for name in ("cluster.advertise", "cluster.seeds", "cluster.secret.file"):
@@ -143,7 +143,7 @@ def _cluster(settings: Settings) -> Address | None:
 
 
 def _cluster_reached(settings: Settings) -> Address | None:
-    """Where other nodes are told to connect to."""
+    """The advertised address for other nodes."""
     name = "cluster.advertise" if settings.text("cluster.advertise") else "cluster.listen"
     text = settings.text(name)
     if not text:
@@ -163,7 +163,7 @@ def _cluster_reached(settings: Settings) -> Address | None:
 
 
 def _nats_cluster(settings: Settings) -> Address | None:
-    """Where the embedded nats-server listens for those of other nodes."""
+    """The address of the embedded nats-server for those of other nodes."""
     name = "nats.cluster.listen"
     text = settings.text(name)
     if not text:
@@ -183,7 +183,7 @@ def _nats_cluster(settings: Settings) -> Address | None:
 
 
 def _nats_reached(settings: Settings) -> Address | None:
-    """Where those of other nodes are told to connect to: on all addresses, by the name that the node has for others."""
+    """The advertised address for those of other nodes: for a wildcard, the node's advertised host."""
     address, cluster = _nats_cluster(settings), _cluster_reached(settings)
     if address is None or cluster is None or not is_wildcard(address):
         return address
@@ -195,7 +195,7 @@ def _seeds(settings: Settings) -> tuple[Address, ...]:
 
 
 def listening(settings: Settings) -> Listening:
-    """Where the doors listen. Raises SettingInvalid for addresses that do not fit or contradict each other."""
+    """The listeners of the doors. Raises SettingInvalid for addresses that are invalid or contradict each other."""
     cluster = _cluster(settings)
     reached = _cluster_reached(settings)
     doors = Listening(
@@ -215,13 +215,13 @@ def _overlaps(settings: Settings) -> None:
     }  # fmt: skip
     found: list[ListenAddress] = []
     for name, read in reads.items():
-        with contextlib.suppress(SettingInvalid):  # a check of its own names it
+        with contextlib.suppress(SettingInvalid):  # a separate check reports it
             found += _listeners(name, read(settings))
     check_overlaps(found)
 
 
 def contradictions(settings: Settings) -> Iterator[SettingInvalid]:
-    """Everything for which a node of these settings would not start before it looks at the machine."""
+    """Every reason in the settings alone why a node would not start."""
     checks: tuple[Callable[[Settings], object], ...] = (
         data_dir, _kafka, _http, _allowed_hosts, _nats, _advertised, _cluster, _seeds, _nats_cluster,
         _overlaps,

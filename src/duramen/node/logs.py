@@ -15,7 +15,7 @@ _LINE_BREAK: Final = " | "
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger and message on one line; line breaks in it, those of a traceback too, become bars."""
+    """Time, level, logger and message on one line; line breaks, also those of a traceback, become bars."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -26,7 +26,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object: ts (ISO 8601 in UTC), level, logger, message, fields, and the traceback where there is one."""
+    """One JSON object: ts (ISO 8601 in UTC), level, logger, message, fields, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
@@ -43,12 +43,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, format_: str) -> None:
-    """Log what has at least this level to standard error from here on."""
+    """Log events of at least this level to standard error from here on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if format_ == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What clients send amiss is answered, not logged; what libraries say at their lowest level is not about the node.
+    # Invalid client requests are answered, not logged; debug messages of libraries are not about the node.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     logging.getLogger("asyncio").setLevel(max(logging.INFO, root.level))

@@ -18,7 +18,7 @@ class ProcessMetrics:
     """Measures from `start` to `stop`; the node's event loop runs."""
 
     def __init__(self, metrics: Metrics, look: Callable[[], object] = lambda: None) -> None:
-        """`look` is called now and then: for what has to be noticed, whoever asks."""
+        """`look` is called periodically, for observations that need no request."""
         self._loop_delay = _LoopDelay(
             metrics.histogram("duramen_event_loop_delay_seconds"),
             metrics.counter("duramen_event_loop_delay_longest_seconds"),
@@ -36,7 +36,7 @@ class ProcessMetrics:
         gc.callbacks.append(self._gc_pauses)
 
     def stop(self) -> None:
-        """End; nothing where it did not begin."""
+        """End; no effect before `start`."""
         self._loop_delay.stop()
         if self._gc_pauses in gc.callbacks:
             gc.callbacks.remove(self._gc_pauses)
@@ -48,7 +48,7 @@ def _resident() -> list[Sample]:
 
 
 class _LoopDelay:
-    """A timer that notes how late it fires."""
+    """A timer that records its delays."""
 
     def __init__(self, histogram: Histogram, longest: Counter, look: Callable[[], object]) -> None:
         self._histogram = histogram
@@ -75,7 +75,7 @@ class _LoopDelay:
 
 
 class _GcPauses:
-    """Called by the interpreter before and after each collection, in whichever thread it happens."""
+    """Called by the interpreter before and after each collection, in any thread."""
 
     def __init__(self, histogram: Histogram, longest: Counter) -> None:
         self._histogram = histogram

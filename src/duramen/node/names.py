@@ -20,9 +20,9 @@ __all__ = ["Names", "read_names"]
 
 
 class Names(NamedTuple):
-    """What the metadata log says. `whole` where nothing of it is lost; `deleted` are streams that it says are gone.
+    """The content of the metadata log. `whole`: nothing of it is lost; `deleted` are streams that it deletes.
 
-    `clustered`: it is the log of a cluster, in which a snapshot may stand in the place of the batches before it.
+    `clustered`: it is the log of a cluster, in which a snapshot may replace the batches before it.
     """
 
     state: ControllerState
@@ -32,7 +32,7 @@ class Names(NamedTuple):
     clustered: bool
 
     def of(self, key: LogKey | None) -> str:
-        """The name of a log's stream; empty where it is not known."""
+        """The name of a log's stream; empty if unknown."""
         known = self.state.stream_by_id(key.stream_id) if key is not None else None
         if known is not None:
             return known.name
@@ -40,7 +40,7 @@ class Names(NamedTuple):
 
 
 def read_names(files: FileSystem, left: Leftovers) -> Names:
-    """Read the newest snapshot of the metadata, and what the metadata log has after it."""
+    """Read the newest snapshot of the metadata, and the metadata log after it."""
     state, expected = _snapshot(files)
     deleted, batches = set[StreamId](), list[bytes]()
     log = left.logs.get(METADATA_LOG_ID)
@@ -69,7 +69,7 @@ def read_names(files: FileSystem, left: Leftovers) -> Names:
 
 
 def _snapshot(files: FileSystem) -> tuple[ControllerState, int]:
-    """The state that the newest sound snapshot holds, and the offset up to which it does."""
+    """The state of the newest sound snapshot, and its end offset."""
     if not files.exists(QUORUM_DIRECTORY):
         return ControllerState(), 0
     found = SnapshotFiles(files).newest_sound().snapshot

@@ -25,12 +25,12 @@ _WAIT_S: Final = 5.0
 
 
 class NatsSide:
-    """Launched early, because the server starts while the logs are recovered; opened when the broker is there."""
+    """Launched early, because the server starts while the logs are recovered; opened once the broker exists."""
 
     def __init__(
         self, place: Address | ServerAddress, run_directory: Path, randomness: Randomness, metrics: Metrics
     ) -> None:
-        """`place` is where to start a server, or which one to use."""
+        """`place` is the address for an embedded server, or the external server."""
         self._place = place
         self._run_directory = run_directory
         self._randomness = randomness
@@ -42,7 +42,7 @@ class NatsSide:
         self.address = ""
 
     async def launch(self, routing: Routing | None = None) -> None:
-        """Begin to start the server, where one belongs to the node; with a `routing`, as one of a cluster's.
+        """Start to launch the server, if it is the node's own; with a `routing`, as part of a cluster.
 
         Raises AddressInUse.
         """
@@ -55,14 +55,14 @@ class NatsSide:
             self._launching = asyncio.get_running_loop().create_task(self._server.start())
 
     async def launched(self) -> None:
-        """Wait until the server has started, where one belongs to the node. Raises AddressInUse, NatsServerFailed."""
+        """Wait until the node's own server has started. Raises AddressInUse, NatsServerFailed."""
         if self._launching is not None:
             await self._launching
 
     async def open(self, broker: Broker, service: Service, files: FileSystem, queues: QueueRequests) -> None:
-        """Listen for everything that streams are bound to. Raises AddressInUse, NatsServerFailed or OSError.
+        """Subscribe to the subjects of all streams. Raises AddressInUse, NatsServerFailed or OSError.
 
-        A server elsewhere that does not answer is waited for a little; then the node goes on without it for now.
+        An external server that does not respond is waited for briefly; then the node continues without it for now.
         """
         if self._launching is not None:
             place = ServerAddress(*await self._launching)
@@ -99,16 +99,16 @@ class NatsSide:
             self._door.server_died()
 
     def problem(self) -> str:
-        """Why no messages are taken now; empty where they are."""
+        """The reason why no messages are accepted now; empty if they are."""
         return self._door.problem() if self._door is not None else "NATS is not connected yet"
 
     async def drain(self) -> None:
-        """Take no more messages, and answer those that were taken."""
+        """Accept no more messages, and respond to accepted ones."""
         if self._door is not None:
             await self._door.drain()
 
     async def close(self) -> None:
-        """Send the last answers, end the connection, then the server."""
+        """Send the last responses, close the connection, then stop the server."""
         if self._door is not None:
             await self._door.close()
         if self._launching is not None and not self._launching.done():

@@ -13,31 +13,31 @@ from duramen.node.addresses import Address
 __all__ = ["ENDPOINT", "Routing", "places", "routing", "server_config", "write_private"]
 
 ENDPOINT: Final = "nats-cluster"
-"""The name of the endpoint under which a node registers where the other servers reach its own."""
+"""The name of the endpoint under which a node registers its nats-server's address for other servers."""
 
 _LABEL: Final = b"duramen nats routes 1"
 _USER: Final = "duramen"
 _CLUSTER: Final = "duramen"
 _PROOF_S: Final = 5
 _SAID_ONCE_IN: Final = 3600
-"""Of so many attempts to reach another server, one a second, the first is said."""
+"""Of that many attempts to reach another server, one per second, the first is logged."""
 _MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
 
 
 class Routing(NamedTuple):
-    """Where a server listens for others, and what these say to be let in."""
+    """The route address of a server, and the password of routes."""
 
     listen: Address
     password: str
 
 
 def routing(listen: Address, secret: bytes) -> Routing:
-    """The same password for all who have the cluster's secret; who has the password does not have the secret."""
+    """The same password for all nodes with the cluster's secret; the password does not reveal the secret."""
     return Routing(listen, hmac.new(secret, _LABEL, hashlib.sha256).hexdigest())
 
 
 def places(nodes: Iterable[Node], node_id: int) -> frozenset[Address]:
-    """Where the servers of the other nodes are."""
+    """The addresses of the other nodes' servers."""
     return frozenset(
         Address(one.host, one.port)
         for node in nodes
@@ -73,7 +73,7 @@ def server_config(name: str, address: Address, route: Routing | None, others: Co
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put a file in place that its owner alone may read, whole. Blocking. Raises OSError."""
+    """Write a file that only its owner may read, atomically. Blocking. Raises OSError."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -63,20 +63,20 @@ __all__ = ["NodeAssembly"]
 _log = logging.getLogger("duramen.node")
 
 _OPEN_SEGMENTS: Final = 512
-_DESCRIPTORS_A_SEGMENT: Final = 4  # its two files; and as much again for connections and what jobs have open
-_WAL_FILES: Final = 4  # at least so many: while some are copied into segments, others take appends
-_SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, what is resident counts for more than speed
-_ROWS_SHARE: Final = 8  # blocks of coordinators' rows may take an eighth of memory.limit.bytes
+_DESCRIPTORS_A_SEGMENT: Final = 4  # its two files; and as many again for connections and jobs
+_WAL_FILES: Final = 4  # the minimum: while some are copied into segments, others receive appends
+_SMALL_MEMORY_BYTES: Final = 256 * MIB  # below this, resident memory matters more than speed
+_ROWS_SHARE: Final = 8  # blocks of coordinators' rows use at most an eighth of memory.limit.bytes
 _ADDRESSES: Final = "addresses.json"
 _RUN: Final = "run"
-_OLD_VIEWS: Final = "views"  # of versions before: what coordinators keep is made anew from their logs
-_ELECTION_MS: Final = 3_000  # no controller for as long is no election any more
+_OLD_VIEWS: Final = "views"  # of earlier versions: coordinators rebuild their state from logs
+_ELECTION_MS: Final = 3_000  # a longer absence of a controller is more than an election
 _KAFKA: Final = ("Kafka", "--kafka-listen")
 _HTTP: Final = ("HTTP", "--http-listen")
 
 
 class NodeAssembly:
-    """One node of settings. `start` ends when every door takes requests, `stop` when everything is on disk."""
+    """One node with its settings. `start` ends when every door accepts requests, `stop` when everything is on disk."""
 
     def __init__(
         self,
@@ -87,8 +87,7 @@ class NodeAssembly:
     ) -> None:
         """Check the settings against each other; with `faults` it is a test's own node. Raises SettingInvalid.
 
-        `through` puts something before the files of the data directory: another disk than there is. `kinds` of
-        coordinators run on it.
+        `through` wraps the files of the data directory: another disk in tests. `kinds` are additional coordinators.
         """
         self.settings = settings
         self._faults = faults
@@ -125,7 +124,7 @@ class NodeAssembly:
     # -- starting -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover what is there and open the doors. Raises DuramenError or OSError."""
+        """Recover the directory and open the doors. Raises DuramenError or OSError."""
         if self.settings.integer("memory.limit.bytes") < _SMALL_MEMORY_BYTES:
             return_large_blocks()
         loop = asyncio.get_running_loop()
@@ -139,11 +138,11 @@ class NodeAssembly:
             files = self._through(files)
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
         (self.data_dir / _RUN).mkdir(exist_ok=True)
-        self._forget_addresses()  # of a node that was killed
+        self._forget_addresses()  # of a killed node
         if self._nats is not None:
             await self._nats.launch(self._nats_routing())
         self._ticking.start()
-        # A node of a cluster answers heartbeats whatever its disk does.
+        # A cluster node must send heartbeats however slow its disk is.
         self._worker = HostWorker(loop, at_once=self._joining is None)
         self._http = HttpSide(
             self._metrics, self.addresses, self.settings, self.how_far, on_demand=self._faults is not None
@@ -160,7 +159,7 @@ class NodeAssembly:
         self._progress.begin("reading streams and groups")
         self._broker = self._make_broker(store, self._directory, membership)
         self._add_obstacles(store, membership)
-        service = Service(self._broker)  # before the start: groups are taken in with the light topics that they read
+        service = Service(self._broker)  # before the start: groups are loaded with the light topics that they read
         await completion(self._broker.start)
         cluster_id = shown_cluster_id(self._broker.membership.cluster_id)
         self._kafka = KafkaDoor(
@@ -179,7 +178,7 @@ class NodeAssembly:
             self.addresses["nats"] = self._nats.address
         self._write_addresses()
         self._http.ready(self._broker, service, cluster_id, self.problem, forwarding, self._usage)
-        # A test's node does not live long enough for the time that a collection takes.
+        # A test's node does not live long enough to gain from a collection.
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()
 
@@ -238,7 +237,7 @@ class NodeAssembly:
         return Usage(uptime_ms, self._free_bytes(), self._descriptors.count, self._descriptors.limit)
 
     def _look(self) -> None:
-        """Notice what has to be noticed, whoever asks."""
+        """Make periodic observations."""
         self._descriptors.problem()
         if self._quorum is not None:
             self._quorum.problem()
@@ -263,11 +262,11 @@ class NodeAssembly:
     async def _come_to_cluster(
         self, files: FileSystem, store: Store, directory: DataDirectory, doors: dict[str, Address]
     ) -> "ClusterMember | None":
-        """What this node is in its cluster; None where it is alone."""
+        """The node's membership in its cluster; None if it is standalone."""
         if self._joining is None:
             return None
         if self._nats is not None:
-            # A node that cannot serve does not help to form a cluster and go.
+            # A node that cannot serve must not join the formation of a cluster and leave.
             await self._nats.launched()
         from duramen.controller.membership.metrics import ClusterMeasures
         from duramen.node.cluster.quorum import ClusterParts
@@ -278,7 +277,7 @@ class NodeAssembly:
         return member
 
     def _nats_routing(self) -> "Routing | None":
-        """How this node's nats-server finds those of other nodes, if it does. Raises SecretUnusable."""
+        """The routing of this node's nats-server to those of other nodes, if any. Raises SecretUnusable."""
         if self._listening.nats_cluster is None:
             return None
         from duramen.doors.cluster.secret import read_secret
@@ -287,7 +286,7 @@ class NodeAssembly:
         return routing(self._listening.nats_cluster, read_secret(self.settings.text("cluster.secret.file")))
 
     def _advertised(self, listener: socket.socket) -> Address:
-        """Where Kafka clients are told to connect to."""
+        """The advertised address for Kafka clients."""
         text = self.settings.text("kafka.advertise")
         return parse_address("kafka.advertise", text) if text else _address(listener)
 
@@ -308,21 +307,21 @@ class NodeAssembly:
         temporary.replace(run / _ADDRESSES)
 
     def _forget_addresses(self) -> None:
-        # What another node has written is its own: only whoever holds the directory may remove it.
+        # Files of another node are its own: only the holder of the directory may remove them.
         if self._directory is not None:
             (self.data_dir / _RUN / _ADDRESSES).unlink(missing_ok=True)
 
     def banner(self) -> list[str]:
-        """Where everything is, for people, with a line to try for each door."""
+        """All addresses, for people, with a command to try for each door."""
         return banner(self.data_dir, self.addresses, self.settings.text("kafka.advertise"), self.problem())
 
     def how_far(self) -> str:
-        """How far the start has got, and what keeps it from going on."""
+        """The progress of the start, and its present obstacle."""
         said, obstacle = self._progress.words(), "" if self._joining is None else self._joining.obstacle
         return f"{said}: {obstacle}" if said and obstacle else said
 
     def reload(self, settings: Settings) -> frozenset[str]:
-        """Take over the settings that may change; returns those that stay as they were set while nodes ran."""
+        """Apply the settings that may change; returns those that keep values set on the running node."""
         self.settings.take(settings)
         if self._broker is None:
             return frozenset()
@@ -331,12 +330,12 @@ class NodeAssembly:
         return frozenset({*changed.own, *changed.every})
 
     def problem(self) -> str:
-        """Why this node is not ready; empty where it is."""
+        """The reason why this node is not ready; empty if it is."""
         return self._readiness.problem()
 
     @property
     def coordinators(self) -> "Runtime":
-        """What runs the coordinators of this node, once it has started. Raises LookupError before."""
+        """The coordinator runtime of this node, once it has started. Raises LookupError before."""
         if self._broker is None:
             raise LookupError("the node has not started")
         return self._broker.coordinators
@@ -348,12 +347,12 @@ class NodeAssembly:
     # -- stopping -----------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Let other nodes lead what this one leads, while it serves on."""
+        """Move leadership away from this node, while it continues to serve."""
         if self._joining is not None:
             await self._joining.drain()
 
     async def stop(self) -> None:
-        """Take no more, acknowledge what was taken, and leave the directory clean."""
+        """Accept no more requests, acknowledge accepted ones, and leave the directory clean."""
         self._measuring.stop()
         self._forget_addresses()
         await self._close_doors()
@@ -370,14 +369,14 @@ class NodeAssembly:
         if self._rows is not None:
             self._rows.close()
         if self._recovery is not None:
-            # One that was left goes on in its thread: until it ends nobody else may have the directory.
+            # An abandoned one continues in its thread: until it ends the directory must stay locked.
             await asyncio.gather(self._recovery, return_exceptions=True)
         if self._directory is not None:
             self._directory.lock.release()
-        self._collecting.stop()  # last: what ends is garbage, of which each collection would walk all
+        self._collecting.stop()  # last: stopped parts are garbage, which each collection would visit
 
     async def _close_doors(self) -> None:
-        """Take nothing more; then no other node hears of this one."""
+        """Accept no more requests; then leave the other nodes."""
         if self._nats is not None:
             await self._nats.drain()
         if self._kafka is not None:
@@ -387,13 +386,13 @@ class NodeAssembly:
 
 
 def _nats_side(place: Address | ServerAddress, run_directory: Path, metrics: Metrics) -> "NatsSide":
-    from duramen.node.nats import NatsSide  # only who needs it waits for it
+    from duramen.node.nats import NatsSide  # imported only if needed
 
     return NatsSide(place, run_directory, HostRandomness(), metrics)
 
 
 def _joining(settings: Settings, listen: Address, addresses: Listening) -> "ClusterJoin":
-    from duramen.node.cluster.join import ClusterJoin  # a node that is alone does not wait for it
+    from duramen.node.cluster.join import ClusterJoin  # not imported on a standalone node
 
     return ClusterJoin(settings, listen, addresses.seeds, reached_at=addresses.cluster_reached or listen)
 

@@ -17,7 +17,7 @@ __all__ = ["HeldDirectory", "data_files", "hold", "is_data_dir"]
 
 
 def data_files(data_dir: Path) -> FileSystem:
-    """The directory's tree. Whoever writes to it takes its lock first: `storage.directory.open_directory`."""
+    """The directory's files. A writer must take its lock first: `storage.directory.open_directory`."""
     return HostFileSystem(str(data_dir))
 
 
@@ -27,20 +27,21 @@ def is_data_dir(path: Path) -> bool:
 
 
 class HeldDirectory:
-    """A directory that nobody else can start a node on meanwhile. `files` only reads; `id` is None where it is lost."""
+    """A directory on which no node can start meanwhile. `files` only reads; `id` is None if it is lost."""
 
     def __init__(self, path: Path, files: FileSystem, directory_id: UUID | None, problem: str) -> None:
         self.path = path
         self.files = files
         self.id = directory_id
-        self.problem = problem  # why the id is lost; empty where it is not
+        self.problem = problem  # why the id is lost; empty if it is not
 
 
 @contextlib.contextmanager
 def hold(path: Path, *, damaged: bool = False) -> Iterator[HeldDirectory]:
-    """Hold a directory. With `damaged`, one whose description is lost is held as well.
+    """Lock a directory. With `damaged`, also one whose description is lost.
 
-    Raises DirectoryUnusable where it is none of Duramen's or a node holds it, DirectoryTooNew for a newer format.
+    Raises DirectoryUnusable if it is not a Duramen directory or a node has locked it, DirectoryTooNew for a newer
+    format.
     """
     if not path.is_dir():
         raise DirectoryUnusable(f"{path} is not a directory; name the data directory of a node, as --data-dir does")
@@ -68,7 +69,7 @@ def _held(path: Path, files: FileSystem, *, damaged: bool) -> HeldDirectory:
 
 
 def _lock(path: Path) -> int | None:
-    """The lock that a node holds while it runs; None where none ever ran, as in a copy made without it."""
+    """The lock of a running node; None if there is no lock file, as in a copy without it."""
     try:
         descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -11,11 +11,11 @@ from duramen.node.addresses import Address
 
 __all__ = ["ListenAddress", "as_written", "check_overlaps", "listeners", "resolved"]
 
-_LOCALHOST = "127.0.0.1"  # what the name stands for where a door binds it
+_LOCALHOST = "127.0.0.1"  # the address that a door binds for the name
 
 
 class ListenAddress(NamedTuple):
-    """An address that a setting has a door listen on; a wildcard of `both_families` takes IPv4 and IPv6 connections."""
+    """The address of a setting's listener; a wildcard of `both_families` accepts IPv4 and IPv6 connections."""
 
     setting: str
     address: Address
@@ -29,7 +29,7 @@ def listeners(setting: str, addresses: Sequence[Address]) -> list[ListenAddress]
 
 
 def as_written(address: Address) -> Address:
-    """The address itself: a name stands for nothing but itself."""
+    """The address itself, with an unresolved name."""
     return address
 
 
@@ -38,7 +38,7 @@ def check_overlaps(
 ) -> None:
     """Raise SettingInvalid for two listeners of which one takes the other's connections.
 
-    `where` replaces the host's name by the address that it stands for.
+    `where` resolves the host's name to an address.
     """
     for one, other in combinations(all_listeners, 2):
         if one.address.port and one.address.port == other.address.port:
@@ -51,7 +51,7 @@ def check_overlaps(
 
 
 def resolved(address: Address) -> Address:
-    """The address that a host's name stands for, or the name again where nobody knows it. Blocking."""
+    """The address of a host's name, or the name again if it is unknown. Blocking."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         found = socket.getaddrinfo(address.host, address.port, family, socket.SOCK_STREAM)

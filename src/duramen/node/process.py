@@ -19,15 +19,15 @@ __all__ = ["NodeProcess", "hold_port"]
 
 _READY: Final = "is ready."
 _ANY_PORT: Final = "127.0.0.1:0"
-# A shared machine is slow at times; a node that ends instead is noticed at once.
+# A shared machine is slow at times; a node that ends during its start is noticed at once.
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
 
 
 def hold_port() -> socket.socket:
-    """A free port of the loopback that nobody else is given until the socket is closed.
+    """A free port of the loopback, reserved until the socket is closed.
 
-    Linux lets another socket listen on a port that one is bound to that does not listen, where both allow it.
+    Linux lets another socket listen on a port that a non-listening socket is bound to, if both allow it.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,7 +36,7 @@ def hold_port() -> socket.socket:
 
 
 class NodeProcess:
-    """`duramen serve` on free ports of the loopback. Its log goes to `log_path`, appended over restarts."""
+    """`duramen serve` on free ports of the loopback. Its log is appended to `log_path` across restarts."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class NodeProcess:
         settings: Mapping[str, object] | None = None,
         program: Sequence[str] = ("-m", "duramen"),
     ) -> None:
-        """`settings` by their dotted names, over free ports and no NATS; `program` is what Python is to run."""
+        """`settings` by their dotted names, over free ports and no NATS; `program` are the arguments of Python."""
         self.data_dir = data_dir
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
         self._settings: dict[str, object] = {
@@ -60,11 +60,11 @@ class NodeProcess:
         self.addresses: dict[str, str] = {}
 
     def start(self, timeout_s: float = _START_S) -> Self:
-        """Start it and wait until every door takes requests. Raises ServerUnreachable with the end of its log."""
+        """Start it and wait until every door accepts requests. Raises ServerUnreachable with the end of its log."""
         if sys.platform == "linux":
             self._hold_ports()
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as where pip has installed it: nothing is compiled anew
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as after an installation by pip: nothing is compiled again
         for name, value in self._settings.items():
             text = config_text(value)
             environment["DURAMEN_" + name.replace(".", "_").upper()] = text
@@ -79,12 +79,12 @@ class NodeProcess:
             tail = self.log_path.read_text(errors="replace")[-2000:]
             raise ServerUnreachable(f"the node did not become ready:\n{tail}")
         self.addresses = json.loads((self.data_dir / "run" / "addresses.json").read_text())
-        # The same ports after a restart: clients go on where they were.
+        # The same ports after a restart: clients continue.
         self._settings |= {f"{door}.listen": address for door, address in self.addresses.items()}
         return self
 
     def _hold_ports(self) -> None:
-        """Choose the free ports here and keep them: while the node is away, nobody else is given one of them."""
+        """Choose and reserve the free ports here: while the node is stopped, no other process gets them."""
         for name in ("kafka.listen", "http.listen", "nats.listen"):
             if self._settings[name] == _ANY_PORT:
                 held = hold_port()
@@ -108,19 +108,19 @@ class NodeProcess:
 
         self._reader = threading.Thread(target=read, daemon=True)
         self._reader.start()
-        # Its output ends a little before the process does: that it is there still says nothing.
+        # Its output ends a little before the process does, so both are checked.
         return ready.wait(timeout_s) and bool(said) and process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process id. Raises ServerUnreachable where it does not run."""
+        """The process id. Raises ServerUnreachable if it does not run."""
         if self._process is None:
             raise ServerUnreachable("the node is not running")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property

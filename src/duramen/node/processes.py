@@ -15,13 +15,16 @@ from duramen.node.process import NodeProcess, hold_port
 __all__ = ["NodeProcesses", "Reached"]
 
 Reached = Callable[[int, str], str]
-"""Where others are to reach a node, by its id and the address on which it listens for them."""
+"""The address of a node for others, by its id and the address of its listener."""
 
 _PROGRAM: Final = ("-m", "duramen")
 
 
 class NodeProcesses:
-    """Nodes 1 to `count`, that form a cluster when they are started together. Their ports stay theirs over restarts."""
+    """Nodes 1 to `count`, which form a cluster when they are started together.
+
+    They keep their ports across restarts.
+    """
 
     def __init__(
         self,
@@ -34,10 +37,10 @@ class NodeProcesses:
         programs: Mapping[int, Sequence[str]] | None = None,
         nats: bool = False,
     ) -> None:
-        """`settings` are of all nodes, `own` of one each; `programs` has what Python runs in the place of a node.
+        """`settings` are for all nodes, `own` for one each; `programs` has Python's arguments in place of a node.
 
-        With `nats` each has a nats-server, all of which are one cluster.
-        Makes the directory and in it the secret. Raises SecretUnusable.
+        With `nats` each has a nats-server, and all of these form a cluster. Creates the directory and the secret in it.
+        Raises SecretUnusable.
         """
         directory.mkdir(parents=True, exist_ok=True)
         secret = directory / "secret"
@@ -48,7 +51,7 @@ class NodeProcesses:
         self._held = {number: hold_port() for number in numbers}
         listens = {number: f"127.0.0.1:{held.getsockname()[1]}" for number, held in self._held.items()}
         self.cluster: Mapping[int, str] = {number: reached(number, listens[number]) for number in numbers}
-        """Where each node is reached by the others."""
+        """The address of each node for the others."""
         self.nodes: Mapping[int, NodeProcess] = {
             number: NodeProcess(
                 directory / f"node{number}",
@@ -79,11 +82,11 @@ class NodeProcesses:
 
     @property
     def running(self) -> list[int]:
-        """The nodes whose processes are there, paused ones among them."""
+        """The nodes with running processes, including paused ones."""
         return [number for number, node in self.nodes.items() if node.running]
 
     def start(self, numbers: Iterable[int] | None = None) -> None:
-        """Start these, or all, together, and wait until every door takes requests.
+        """Start these, or all, together, and wait until every door accepts requests.
 
         Raises ServerUnreachable with the end of the log of one that does not become ready.
         """
@@ -100,12 +103,12 @@ class NodeProcesses:
         self._paused -= set(numbers)
 
     def pause(self, number: int) -> None:
-        """Let it stand still, with its connections open (SIGSTOP)."""
+        """Pause a node, with its connections open (SIGSTOP)."""
         self.nodes[number].signal(signal.SIGSTOP)
         self._paused.add(number)
 
     def resume(self, number: int) -> None:
-        """Let it go on; nothing where it was not paused."""
+        """Resume a node; no effect if it was not paused."""
         if number in self._paused:
             self._paused.remove(number)
             self.nodes[number].signal(signal.SIGCONT)
@@ -116,14 +119,14 @@ class NodeProcesses:
         return self.nodes[number].stop()
 
     def logs(self) -> dict[int, str]:
-        """What each node has logged so far."""
+        """The log of each node so far."""
         return {
             number: node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
             for number, node in self.nodes.items()
         }
 
     def close(self) -> None:
-        """End all of them, however they are."""
+        """Stop all of them, in whatever state."""
         for number in list(self._paused):
             self.resume(number)
         for node in self.nodes.values():
@@ -137,7 +140,7 @@ class NodeProcesses:
             held.close()
 
     def __enter__(self) -> Self:
-        """Start all. What has begun is ended where one does not become ready."""
+        """Start all. If one does not become ready, the others are stopped."""
         try:
             self.start()
         except BaseException:

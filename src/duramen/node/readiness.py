@@ -8,22 +8,22 @@ __all__ = ["Lasting", "Readiness"]
 
 
 class Readiness:
-    """What `/readyz` and the metric `duramen_ready` go by. Whoever knows of an obstacle adds itself with `add`."""
+    """The state for `/readyz` and the metric `duramen_ready`. Parts with possible obstacles call `add`."""
 
     def __init__(self) -> None:
         self._obstacles: list[Callable[[], str]] = []
 
     def add(self, obstacle: Callable[[], str]) -> None:
-        """Have `obstacle` asked from here on: why the node is not ready, in one line; empty where it is."""
+        """Call `obstacle` from here on: the reason why the node is not ready, in one line, or an empty text."""
         self._obstacles.append(obstacle)
 
     def problem(self) -> str:
-        """Why the node is not ready, all that is known of it; empty where it is."""
+        """All known reasons why the node is not ready; empty if it is."""
         return "; ".join(filter(None, (obstacle() for obstacle in self._obstacles)))
 
 
 class Lasting:
-    """An obstacle that counts once it has lasted: an election of a controller takes moments, and is none."""
+    """An obstacle that counts once it has lasted: an election of a controller is short, and is none."""
 
     def __init__(self, obstacle: Callable[[], str], for_ms: int, clock: Clock) -> None:
         self._obstacle = obstacle
@@ -32,7 +32,7 @@ class Lasting:
         self._since_ms: int | None = None
 
     def problem(self) -> str:
-        """The obstacle, where it has been there for that long; it has to be asked often."""
+        """The obstacle, if it has lasted that long; call this often."""
         words = self._obstacle()
         if not words:
             self._since_ms = None

@@ -1,4 +1,4 @@
-"""Reloads a node's settings while it runs: applies those that may change, and names those that may not."""
+"""Reloads a node's settings while it runs: applies those that may change, and reports those that may not."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from duramen.node.node import NodeAssembly
 __all__ = ["Load", "reload"]
 
 Load = Callable[[], Settings]
-"""Reads the settings as at the start: the same options and environment, the file as it is now."""
+"""Reads the settings as at the start: the same options and environment, the present file."""
 
 _log = logging.getLogger("duramen.node")
 
 
 def reload(node: NodeAssembly, load: Load) -> None:
-    """Take what may change from the settings as they are now. With an error in them none is taken; the log says it."""
+    """Apply the changeable settings from their present values. On an error none is applied; it is logged."""
     try:
         new = load()
     except DuramenError as error:
@@ -57,7 +57,7 @@ def _take(node: NodeAssembly, new: Settings) -> None:
     if hidden:
         _log.warning("a value that was set while nodes ran stays in force for %s", ", ".join(hidden))
     if left:
-        # Without their values: an address may hold a password.
+        # Without their values: an address may include a password.
         _log.warning(
             "these settings have changed, and need a restart of the node: %s", ", ".join(left),
             extra={"fields": {"restart": left}},

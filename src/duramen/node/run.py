@@ -20,12 +20,12 @@ __all__ = ["Rehearsal", "run"]
 
 
 class Rehearsal(Protocol):
-    """What a test has of its own node beside its doors."""
+    """A test's own additions to a node besides its doors."""
 
     faults: RequestFaults
 
     async def begin(self, node: NodeAssembly, stop: Callable[[], None]) -> None:
-        """The node is about to start; `stop` tells it to stop, as a signal does."""
+        """The node is about to start; `stop` stops it like a signal."""
 
 
 _log = logging.getLogger("duramen.node")
@@ -42,12 +42,11 @@ def run(
     through: Callable[[FileSystem], FileSystem] | None = None,
     load: Load | None = None,
 ) -> int:
-    """Run a node until it is told to stop; `say` gets the banner. Returns 0 stopped as asked, 1 failed.
+    """Run a node until it is stopped; `say` gets the banner. Returns 0 after a requested stop, 1 after a failure.
 
-    With a `rehearsal` it is a test's own node; `through` puts something before its files; `load` reads its settings
-    again at SIGHUP.
+    With a `rehearsal` it is a test's own node; `through` wraps its files; `load` reads its settings again at SIGHUP.
 
-    Raises SettingInvalid for settings that contradict each other, DuramenError where it could not start.
+    Raises SettingInvalid for settings that contradict each other, DuramenError if it could not start.
     """
     configure(settings.text("logging.level"), settings.text("logging.format"))
     for warning in settings.warnings:
@@ -87,7 +86,7 @@ async def _run(node: NodeAssembly, say: Callable[[str], None], rehearsal: Rehear
 
 
 def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
-    """The node has stopped: a signal from here on ends what may still take time, such as a recovery under way."""
+    """The node has stopped: a signal from here on ends work that may still take time, such as a recovery."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     for number in _SIGNALS:
         loop.remove_signal_handler(number)
@@ -100,8 +99,8 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
 def _reload_when_told(
     loop: asyncio.AbstractEventLoop, node: NodeAssembly, load: Load, supervisor: Supervisor, stop: Callable[[], None]
 ) -> None:
-    """SIGHUP reads the settings again; where the terminal of the node was closed, it stops the node."""
-    # Under nohup the end of the terminal is to change nothing.
+    """SIGHUP reloads the settings; if it comes from the end of the node's terminal, it stops the node."""
+    # Under nohup the end of the terminal must have no effect.
     attended = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
 
     def hang_up() -> None:
@@ -147,7 +146,10 @@ async def _until_told(
 
 
 async def _stop(node: NodeAssembly, twice: asyncio.Event) -> int:
-    """Leaders leave the node as long as they do; what is left of it has to be quick. Told twice, it ends at once."""
+    """Move leadership away, however long that takes; the rest of the stop must be quick.
+
+    A second request stops at once.
+    """
     hurried = asyncio.ensure_future(twice.wait())
     try:
         for step, limit_s in ((node.drain, None), (node.stop, _CLOSE_S)):

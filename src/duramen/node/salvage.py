@@ -28,13 +28,13 @@ from duramen.storage.salvage.writer import NewDirectory, NewLog, plan_of
 
 __all__ = ["Partial", "Salvaged", "SalvagedEnd", "SalvagedLog", "salvage", "stored_bytes"]
 
-_SPARE_BYTES: Final = 16 << 20  # indexes, checkpoints, and what file systems take beside the bytes
-_EVENTS: Final = 1000  # in one batch of the metadata log
+_SPARE_BYTES: Final = 16 << 20  # indexes, checkpoints, and overhead of file systems
+_EVENTS: Final = 1000  # per batch of the metadata log
 _PRESENCE: Final = "nats/listened-until"
 
 
 class SalvagedEnd(NamedTuple):
-    """A log that is to end at `end_offset`."""
+    """A log to be truncated to `end_offset`."""
 
     stream: str
     partition: int
@@ -42,9 +42,9 @@ class SalvagedEnd(NamedTuple):
 
 
 class SalvagedLog(NamedTuple):
-    """One log of the new directory. `lost` are ranges of offsets; those in `known` the node knew of before.
+    """One log of the new directory. `lost` are ranges of offsets; those in `known` were known to the node before.
 
-    `cut` is what was to go.
+    `cut` is the truncated range.
     """
 
     log_id: int
@@ -60,7 +60,7 @@ class SalvagedLog(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """A partition of which a node of a cluster may not have every record. Not `held`: it had no replica of it."""
+    """A partition of which a cluster node may lack records. Not `held`: it had no replica of it."""
 
     stream: str
     partition: int
@@ -68,7 +68,7 @@ class Partial(NamedTuple):
 
 
 class Salvaged(NamedTuple):
-    """What came of it. Not `whole`: more may be lost than can be named. `renamed` are streams whose names are lost."""
+    """The result. Not `whole`: more may be lost than can be named. `renamed` are streams whose names are lost."""
 
     directory_id: UUID
     logs: list[SalvagedLog]
@@ -87,10 +87,10 @@ def salvage(
     expect: Callable[[int], None] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> Salvaged:
-    """Write `target`, a new directory, from what is left of `source`; with `cut`, one log ends earlier in it.
+    """Write `target`, a new directory, from the remains of `source`; with `cut`, one log is truncated in it.
 
-    `maker` is the command, for a directory that is left unfinished. `advance` is told of bytes done, of as many as
-    `expect` was told. Raises DirectoryUnusable, StreamNotFound, OffsetOutOfRange or OSError.
+    `maker` is the command, for an unfinished directory. `advance` gets the number of bytes done, of the total that
+    `expect` got. Raises DirectoryUnusable, StreamNotFound, OffsetOutOfRange or OSError.
     """
     with hold(source, damaged=True) as held:
         return _Salvage(held, target, maker, expect or _ignore, advance or _ignore).run(cut)
@@ -155,7 +155,7 @@ class _Salvage:
             )
 
     def _kept(self, names: Names) -> list[LeftLog]:
-        """The logs to keep, the metadata log apart: not those of streams that are known to be deleted."""
+        """The logs to keep, without the metadata log: not those of streams that are known to be deleted."""
         kept = []
         taken: set[LogKey] = set()
         for log in sorted(self._left.logs.values(), key=lambda log: (log.key is None, log.id)):
@@ -183,7 +183,7 @@ class _Salvage:
         if names.whole and not names.clustered:
             directory.add(plan_of(metadata), batches_of(self._files, metadata))
         else:
-            # Nodes, their voters and replicas stay behind: the new directory is that of a standalone node.
+            # Nodes, their voters and replicas are left out: the new directory is that of a standalone node.
             added = [*standalone_events(names.state), *events] if names.clustered else events
             batches = list(_dense(() if names.clustered else names.batches, added, epoch))
             end_offset = batches[-1][0].next_offset
@@ -219,7 +219,7 @@ class _Salvage:
         )
 
     def _copy_presence(self, files: FileSystem) -> None:
-        """Until when the NATS door listened: without it the gap since then would go unnoticed."""
+        """The end of the NATS door's last subscription: without it the gap since then would go unnoticed."""
         if self._files.exists(_PRESENCE):
             file = self._files.open(_PRESENCE)
             files.make_directory(_PRESENCE.rpartition("/")[0])
@@ -241,7 +241,7 @@ def _salvaged(log: LeftLog, new: NewLog, name: str) -> SalvagedLog:
 
 
 def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterator[tuple[Header, memoryview]]:
-    """The metadata log anew: the batches that are left one after another, then those of `events`."""
+    """The metadata log rewritten: the remaining batches one after another, then those of `events`."""
     offset, now_ms = 0, HostClock().wall_ms()
     ordered = [(bytearray(batch), header(batch).leader_epoch) for batch in batches]
     for at in range(0, len(events), _EVENTS):

@@ -18,9 +18,9 @@ __all__ = ["Counts", "DirectoryStats", "LogStats", "count"]
 
 
 class Counts(NamedTuple):
-    """Sizes are bytes, times ms since 1970 or -1 where there is no batch.
+    """Sizes are bytes, times ms since 1970 or -1 without a batch.
 
-    `decompressed_bytes` is what the batches would take without compression.
+    `decompressed_bytes` is the size of the batches without compression.
     """
 
     batches: int = 0
@@ -33,13 +33,13 @@ class Counts(NamedTuple):
     newest_ms: int = -1
 
     def with_batch(self, found: Header, decompressed_bytes: int) -> "Counts":
-        """With another batch."""
+        """The counts with another batch."""
         size = found.size
         one = Counts(1, found.records, size, decompressed_bytes, size, size, found.first_timestamp, found.max_timestamp)
         return self.plus(one)
 
     def plus(self, other: "Counts") -> "Counts":
-        """Both together."""
+        """The sum of both."""
         if not (self.batches and other.batches):
             return self if self.batches else other
         return Counts(
@@ -55,7 +55,7 @@ class Counts(NamedTuple):
 
 
 class LogStats(NamedTuple):
-    """A log; `stream` is empty where its name is not known. `lost` are ranges of offsets, by their first and last."""
+    """A log; `stream` is empty if its name is unknown. `lost` are ranges of offsets, by first and last."""
 
     log_id: int
     stream: str
@@ -69,7 +69,7 @@ class LogStats(NamedTuple):
 
 
 class DirectoryStats(NamedTuple):
-    """`wal_used_bytes` is what a start after a kill would read of the write-ahead log's `wal_bytes`."""
+    """`wal_used_bytes` is the part of the write-ahead log's `wal_bytes` that a start after a kill would read."""
 
     directory_id: str
     logs: list[LogStats]
@@ -82,7 +82,7 @@ class DirectoryStats(NamedTuple):
 def count(
     directory: Path, expect: Callable[[int], None] | None = None, advance: Callable[[int], None] | None = None
 ) -> DirectoryStats:
-    """Read everything once and count it. `advance` is told of bytes read, of as many as `expect` was told.
+    """Read everything once and count it. `advance` gets the number of bytes read, of the total that `expect` got.
 
     Raises DirectoryUnusable or OSError.
     """

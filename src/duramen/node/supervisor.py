@@ -18,18 +18,18 @@ _log = logging.getLogger("duramen.node")
 
 _READY: Final = ("READY=1", "STATUS=ready")
 _VARIABLE: Final = "NOTIFY_SOCKET"
-_SEND_S: Final = 1.0  # a service manager reads at once; one that does not must not hold the node
+_SEND_S: Final = 1.0  # a service manager reads at once; another must not block the node
 _TELL_S: Final = 5.0
 _EXTENSION_US: Final = 60_000_000
 
 
 class Supervisor:
-    """The service manager, or nobody."""
+    """The service manager, if there is one."""
 
     def __init__(self) -> None:
-        """Take the address from the environment, so that no child process speaks for the node."""
+        """Take the address from the environment, so that no child process sends notifications for the node."""
         address = os.environ.pop(_VARIABLE, "")
-        # An abstract socket's name begins with a zero byte, which the variable has as @.
+        # An abstract socket's name starts with a zero byte, which the variable has as @.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._is_ready = False
 
@@ -40,7 +40,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:
-        """The node reads its settings again. While it starts or stops that is not told: READY=1 would be wrong then."""
+        """The node reloads its settings. During its start and stop this is not sent: READY=1 would be wrong then."""
         if self._is_ready:
             now_us = time.monotonic_ns() // 1000
             self._send("RELOADING=1", f"MONOTONIC_USEC={now_us}", "STATUS=reloading the settings")
@@ -54,7 +54,7 @@ class Supervisor:
         self._send("STOPPING=1", "STATUS=stopping")
 
     async def tell_start(self, how_far: Callable[[], str]) -> None:
-        """Until it is cancelled: how far the start has got, and that it takes longer than the unit allows."""
+        """Until it is cancelled: send the progress of the start, and extend the unit's timeout."""
         while self._address:
             self._send(f"STATUS=starting: {how_far()}", f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
             await asyncio.sleep(_TELL_S)
@@ -62,7 +62,7 @@ class Supervisor:
     def _send(self, *assignments: str) -> None:
         if not self._address:
             return
-        # A line break would begin another assignment.
+        # A line break would start another assignment.
         said = "\n".join(" ".join(assignment.split("\n")) for assignment in assignments)
         try:
             with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as sender:

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Never returns. Raises OSError where the kernel refuses or the program cannot be run."""
+    """Never returns. Raises OSError if the kernel refuses or the program cannot be run."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl failed")

@@ -9,7 +9,7 @@ from duramen.base.ports import Clock
 __all__ = ["Ticking"]
 
 _MOST_AT_ONCE: Final = 256
-"""Thousands of replicas may be due at once: what comes from other nodes is heard in between."""
+"""Thousands of replicas may be due at once: messages of other nodes are handled in between."""
 
 
 class Ticking:
@@ -21,7 +21,7 @@ class Ticking:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From here on, in the running loop."""
+        """Start in the running loop."""
         self._deadlines.on_earlier = self._schedule
         self._schedule()
 

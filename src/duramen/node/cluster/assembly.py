@@ -44,15 +44,15 @@ __all__ = ["CLUSTER", "Candidate", "ClusterAssembly", "ClusterPart"]
 T = TypeVar("T")
 
 CLUSTER = "cluster"
-"""The name of the endpoint under which a node registers where other nodes reach it."""
+"""The name of the endpoint under which a node registers its address for other nodes."""
 
 _log = logging.getLogger("duramen.cluster")
 
 
 class Candidate(NamedTuple):
-    """Who the node is, whom it looks for, and what proves that it may.
+    """The identity of the node, its seeds, and its secret.
 
-    `grows`: it looks for nobody else, and may bring what it had when it was alone. `endpoint` is where others reach it.
+    `grows`: it has no seeds, and may bring its data as a standalone node. `endpoint` is its address for others.
     """
 
     node_id: int
@@ -66,44 +66,44 @@ class Candidate(NamedTuple):
 
 
 class ClusterPart(Protocol):
-    """What this node is for the others, beside its part in the quorum: `broker.cluster.member`."""
+    """The node's part in the cluster, besides the quorum: `controller.membership.member`."""
 
     @property
     def stands_for_another(self) -> bool:
-        """Whether it takes part as its node, and a directory that the node has no more is a voter."""
+        """Whether it is registered as its node, and a directory that the node no longer has is a voter."""
 
     def happened(self, event: Event, epoch: int) -> None:
-        """An event has taken effect in the view; the quorum ordered it in that epoch."""
+        """An event is applied to the view; the quorum ordered it in that epoch."""
 
     def restored(self) -> None:
-        """The view's state is another as a whole."""
+        """The whole state of the view was replaced."""
 
     def carried_out(self, effect: Effect) -> None:
-        """The replica of the quorum has done that."""
+        """The quorum's replica has executed an effect."""
 
     def opened(self, node_id: int) -> None:
         """There is a connection to a node."""
 
     def closed(self, node_id: int) -> None:
-        """There is none any more."""
+        """The last connection to a node is closed."""
 
     def reachable(self, node_id: int) -> None:
-        """What replicas say goes to a node over a new connection."""
+        """Messages of replicas to a node use a new connection."""
 
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks this one's controller. Raises RequestInvalid."""
+        """A request of another node to this one's controller. Raises RequestInvalid."""
 
     def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """Another node asks this one's broker. Raises RequestInvalid."""
+        """A request of another node to this one's broker. Raises RequestInvalid."""
 
     def heard(self, node_id: int, body: Buffer) -> None:
-        """Replicas of another node say something. Raises RequestInvalid."""
+        """Messages of another node's replicas. Raises RequestInvalid."""
 
 
 class ClusterAssembly:
-    """Comes to a cluster, and runs the replica of its quorum until it is stopped. A Quorum port.
+    """Joins a cluster, and runs the replica of its quorum until it is stopped. A Quorum port.
 
-    `failure` is done once the node can take no part any more; the log has said why.
+    `failure` is done once the node has failed permanently; the log has the reason.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class ClusterAssembly:
         parts: ClusterParts,
         kept: FormationDiskState,
     ) -> None:
-        """`kept` is what the directory holds; see `start`."""
+        """`kept` is the directory's content; see `start`."""
         loop = asyncio.get_running_loop()
         identity = HandshakeIdentity(member.node_id, member.directory_id, kept.cluster_id)
         self._member = member
         self._parts = parts
         self._me = ReplicaId(member.node_id, str(member.directory_id))
         self.member: ClusterPart | None = None
-        self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # answers requests for records
+        self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # serves requests for records
         self._view = ControllerView(self._happened, self._restored)
         self._door = ClusterDoor(
             self, identity, member.secret,
@@ -136,7 +136,7 @@ class ClusterAssembly:
         self._replaces = kept.replaces
         self._stopping = False
         self._voters = NO_VOTERS
-        self._heard: dict[int, str] = {}  # where voters are, by another node
+        self._heard: dict[int, str] = {}  # addresses of voters, from another node
         self._told: asyncio.Future[None] = loop.create_future()
         self._seeds: dict[str, Dialer] = {}
         self._opening: asyncio.Task[None] | None = None
@@ -150,9 +150,9 @@ class ClusterAssembly:
         parts: ClusterParts,
         sockets: Sequence[socket.socket],
     ) -> Self:
-        """Listen on the sockets, which are bound, and look for a cluster.
+        """Listen on the bound sockets, and look for a cluster.
 
-        Raises DirectoryUnusable or StorageFailed where the directory is not for that.
+        Raises DirectoryUnusable or StorageFailed if the directory does not allow that.
         """
         kept = await _read(parts, grows=member.grows)
         side = cls(member, parts, kept)
@@ -161,7 +161,7 @@ class ClusterAssembly:
         return side
 
     async def stop(self) -> None:
-        """Let another lead, and let go of all connections. The storage may be stopped then."""
+        """Give up leadership, and close all connections. The storage may be stopped then."""
         self._stopping = True
         self._told.cancel()
         if self._opening is not None:
@@ -174,7 +174,7 @@ class ClusterAssembly:
     # -- what is known, and what is asked -----------------------------------------------------------
 
     async def joined(self) -> UUID:
-        """Wait until the node takes part in a cluster; its id. Raises why it never will."""
+        """Wait until the node has joined a cluster; returns its id. Raises the reason if it never will."""
         result = await asyncio.shield(self._joined)
         if isinstance(result, DuramenError):
             raise result
@@ -182,7 +182,7 @@ class ClusterAssembly:
 
     @property
     def obstacle(self) -> str:
-        """Why the node is of no cluster, in one line; empty where it is."""
+        """The reason why the node is in no cluster, in one line; empty if it is in one."""
         return self._gathering.obstacle
 
     @property
@@ -194,16 +194,16 @@ class ClusterAssembly:
 
     @property
     def view(self) -> ControllerView:
-        """What the cluster agrees on, as its events have taken effect here."""
+        """The cluster's state, as applied on this node."""
         return self._view
 
     @property
     def state(self) -> ControllerState:
-        """What the cluster agrees on, as far as this node knows."""
+        """The cluster's state, as far as this node knows."""
         return self._view.state
 
     def describe(self) -> QuorumDescription | None:
-        """The quorum as this node knows it; None where it takes no part yet."""
+        """The quorum as known to this node; None before it joins."""
         return None if self._agreeing.runner is None else self._agreeing.runner.describe()
 
     # -- the broker's ways to other nodes -----------------------------------------------------------
@@ -216,24 +216,24 @@ class ClusterAssembly:
         *,
         subject: Subject = Subject.CONTROLLER,
     ) -> bool:
-        """Ask another node: see `Network`."""
+        """Send a request to another node: see `PeerNetwork`."""
         link = self._door.peers.link(node_id, PeerChannel.CONTROL)
         return link is not None and link.request(subject, done, body)
 
     def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
-        """Send what replicas say: see `Network`."""
+        """Send messages of replicas: see `PeerNetwork`."""
         link = self._door.peers.link(node_id, PeerChannel.DATA)
         return link is None or link.send(Subject.REPLICAS, *pieces) or not link.open
 
     def ask_records(self, node_id: int, body: Buffer, done: Callable[[Buffer | None], None]) -> bool:
-        """Ask another node for clients: see `broker.forwarding`."""
+        """Send a request to another node on behalf of a client."""
         link = self._door.peers.link(node_id, PeerChannel.DATA)
         return link is not None and link.request(Subject.RECORDS, done, body)
 
     def _happened(self, event: Event, epoch: int) -> None:
         if self.member is not None:
             self.member.happened(event, epoch)
-        if not isinstance(event, PartitionChanged) and isinstance(event, NodeEvent):  # most of them are the former
+        if not isinstance(event, PartitionChanged) and isinstance(event, NodeEvent):  # the most frequent event
             self._connect()
 
     def _restored(self) -> None:
@@ -249,9 +249,9 @@ class ClusterAssembly:
             self.member.carried_out(effect)
 
     def _vote_again(self, runner: Runner) -> None:
-        """Once this is a voter that is kept no more: whoever takes its vote from here on means it.
+        """Once this is a stored voter: from now on a removal of its vote is intended.
 
-        Who heard nothing of the vote of its last directory at first may find it in the log.
+        A node that at first learned nothing of its earlier directory's vote may find it in the log.
         """
         if self._replaces:
             if self._me in runner.voters:
@@ -293,12 +293,12 @@ class ClusterAssembly:
         self._opening = asyncio.get_running_loop().create_task(self._open(cluster_id, founders))
 
     async def _open(self, cluster_id: UUID, founders: Voters) -> None:
-        """Open the replica. Who has come later and knows nothing asks where the voters are first."""
+        """Open the replica. A later node without knowledge first asks for the voters."""
         if not founders and not self._agreeing.log.end_offset:
             await self._told
             await self._keep_replacing()
         member, known = self._member, tuple(self._neighbours.addresses)
-        # A disk that has replaced a voter's knows nothing of what that has promised: it votes once it has caught up.
+        # A disk that replaced a voter's does not know its promises: it votes once it has caught up.
         joins = Voter(self._me, member.endpoint) if self._replaces else None
         plan = QuorumIdentity(self._me, founders, known, joins, member.timeouts, member.limits)
         opened: asyncio.Future[Runner | DuramenError] = asyncio.get_running_loop().create_future()
@@ -310,7 +310,7 @@ class ClusterAssembly:
             _settle(self._joined, cluster_id)
 
     async def _keep_replacing(self) -> None:
-        """Keep that this directory is to vote, before the log says anything else of it than that."""
+        """Record that this directory is to vote, before the log has any other entry about it."""
         self._replaces = self._member.node_id in self._heard
         if not self._replaces:
             return
@@ -327,7 +327,7 @@ class ClusterAssembly:
     # -- where the voters are -----------------------------------------------------------------------
 
     def _reach(self, voters: Voters) -> None:
-        """These are the voters, or the leader is another: keep connections to them, and tell whoever is connected."""
+        """The voters, or the leader, have changed: keep connections to them, and notify all connected nodes."""
         if voters and voters != self._voters:
             self._voters = voters
             for link in self._door.peers:
@@ -335,9 +335,9 @@ class ClusterAssembly:
         self._connect()
 
     def _connect(self) -> None:
-        """Keep connections to the voters that this node knows from the log, and to those that it heard of.
+        """Keep connections to the voters in the log, and to those reported by others.
 
-        What it knows may be old, where it was away for long. Once the leader is among them nobody else is asked.
+        The log may be old after a long absence. Once the leader is among them, the reported ones are dropped.
         """
         runner = self._agreeing.runner
         if runner is not None and runner.machine.leader in self._voters:
@@ -352,7 +352,7 @@ class ClusterAssembly:
             link.send(Subject.NODES, nodes.encode(tuple((one.id.node_id, one.endpoint) for one in self._voters)))
 
     def _hear(self, body: Buffer) -> None:
-        """Another node says where the voters are."""
+        """Another node reports the addresses of the voters."""
         heard = dict(nodes.decode(body))
         if heard and self._opening is not None:
             self._heard = heard
@@ -372,7 +372,7 @@ class ClusterAssembly:
         self._seeds = {}
 
     def take_part(self, member: ClusterPart) -> None:
-        """Tell the member of connections from here on, and of those there are."""
+        """Notify the member of later connections, and of the present ones."""
         self.member = member
         for node_id in self._neighbours.there:
             member.opened(node_id)
@@ -391,7 +391,7 @@ class ClusterAssembly:
             self._agreeing.connected(link.peer.identity.node_id)
 
     def closed(self, link: PeerLink, why: str) -> None:
-        """That connection is gone."""
+        """That connection is closed."""
         self._gathering.closed(link)
         node_id = link.peer.identity.node_id
         if self._neighbours.closed(link, why) and self.member is not None:
@@ -400,13 +400,13 @@ class ClusterAssembly:
             self._agreeing.disconnected(node_id)
 
     def found_itself(self, where: str) -> None:
-        """Who listens at that address is this node."""
+        """The listener at that address is this node."""
         self._gathering.found_itself(where)
         if where in self._seeds:
             self._seeds.pop(where).stop()
 
     def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
-        """A message came. Raises RequestInvalid where it cannot be read."""
+        """Handle a message. Raises RequestInvalid if it is unreadable."""
         match subject:
             case Subject.QUORUM:
                 self._agreeing.message(link, body)
@@ -419,7 +419,7 @@ class ClusterAssembly:
                 raise RequestInvalid(f"a message about {subject.name}, which this node does not accept")
 
     def request(self, link: PeerLink, subject: Subject, number: int, body: Buffer) -> None:
-        """A request came. Raises RequestInvalid where it cannot be read."""
+        """Handle a request. Raises RequestInvalid if it is unreadable."""
         match subject:
             case Subject.FORMING:
                 self._gathering.request(link, number, body)
@@ -436,13 +436,13 @@ class ClusterAssembly:
 
 
 def _settle(future: asyncio.Future[T], value: T) -> None:
-    """Settle it, unless it is, or nobody waits any more."""
+    """Set the result, unless it is set, or nothing waits any more."""
     if not future.done():
         future.set_result(value)
 
 
 def _noted(result: object) -> None:
-    """It is tried again at the next start."""
+    """The next start tries again."""
     if isinstance(result, BaseException):
         _log.warning("the file with this node's cluster membership cannot be written: %s", result)
 
@@ -456,7 +456,7 @@ def _later(delay_ms: int, action: Callable[[], None]) -> Timer:
 
 
 async def _read(parts: ClusterParts, *, grows: bool) -> FormationDiskState:
-    """What the directory holds of a cluster, where nothing else in it says otherwise."""
+    """The directory's membership in a cluster, unless other files contradict it."""
     read: asyncio.Future[tuple[FormationDiskState, bool] | BaseException] = asyncio.get_running_loop().create_future()
     belonging, ballots = BelongingFile(parts.files), BallotFile(parts.files)
     parts.worker.submit("disk", lambda: (belonging.read(), ballots.read() is not None), partial(_settle, read))

@@ -42,15 +42,15 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BelongingFile:
-    """Reads and writes it. Everything here blocks, and raises OSError."""
+    """Reads and writes the file. All methods block, and raise OSError."""
 
     def __init__(self, files: FileSystem) -> None:
         self._file = WholeFile(files, "cluster", b"DURCLUS1")
 
     def read(self) -> FormationDiskState:
-        """What the directory holds; of an empty one, nothing. What is returned is on disk, name and all.
+        """The directory's record; empty if there is none. The result is durable, including the file's name.
 
-        Raises DirectoryUnusable where the file is not as it was written.
+        Raises DirectoryUnusable if the file is damaged.
         """
         try:
             content = self._file.read()
@@ -59,11 +59,11 @@ class BelongingFile:
         return FormationDiskState() if content is None else _decode(content)
 
     def write(self, kept: FormationDiskState) -> None:
-        """Put it in the place of what was there; it is on disk when this returns."""
+        """Replace the record; durable on return."""
         self._file.write(msgspec.msgpack.encode(_row(kept)))
 
     def replace(self, *, replaces: bool) -> None:
-        """Keep whether this directory is to vote in the place of another. Raises as `read`."""
+        """Record whether this directory is to vote in place of another. Raises like `read`."""
         kept = self.read()
         if kept.replaces is not replaces:
             self.write(kept._replace(replaces=replaces))

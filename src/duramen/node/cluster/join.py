@@ -37,10 +37,10 @@ _DOOR: Final = ("cluster", "--cluster-listen")
 
 
 class ClusterJoin:
-    """The cluster side of a node of these settings."""
+    """The cluster side of a node with these settings."""
 
     def __init__(self, settings: Settings, listen: Address, seeds: Sequence[Address], *, reached_at: Address) -> None:
-        """Binds the address; `reached_at` is where other nodes connect to. Raises SecretUnusable, AddressInUse."""
+        """Binds the address; `reached_at` is the address for other nodes. Raises SecretUnusable, AddressInUse."""
         self._settings = settings
         self._reached_at = reached_at
         self._seeds = tuple(seeds)
@@ -52,9 +52,9 @@ class ClusterJoin:
     async def come(
         self, parts: ClusterParts, directory_id: UUID, doors: Mapping[str, Address], waits: Callable[[str], None]
     ) -> ClusterMember:
-        """Form a cluster with others, or come to one, however long that takes.
+        """Form a cluster with others, or join one, however long that takes.
 
-        `doors` are where clients reach this node, by the name of the door; `waits` is told what for. Raises
+        `doors` are the addresses for clients, by the name of the door; `waits` gets the reason of a wait. Raises
         DirectoryUnusable, StorageFailed.
         """
         node_id = self._settings.integer("node.id")
@@ -92,21 +92,21 @@ class ClusterJoin:
         return self._member
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """A Way to the other nodes."""
+        """The transport to the other nodes."""
         return self._side is not None and self._side.ask_records(node_id, body, done)
 
     def serve_records(self, asked: Callable[[Buffer, Callable[[bytes], None]], None]) -> None:
-        """From here on `asked` answers what other nodes ask for their clients."""
+        """From here on `asked` serves requests of other nodes on behalf of their clients."""
         if self._side is not None:
             self._side.records = asked
 
     @property
     def obstacle(self) -> str:
-        """Why the node is of no cluster yet, in one line."""
+        """The reason why the node is in no cluster yet, in one line."""
         return "" if self._side is None else self._side.obstacle
 
     async def drain(self) -> None:
-        """Let others lead, as long as the controller is there and is about it, up to half a minute."""
+        """Move leadership away, while the controller responds and works on it, up to half a minute."""
         member = self._member
         if member is None:
             return
@@ -126,7 +126,7 @@ class ClusterJoin:
             _log.info("moving leaderships to other nodes: %d partitions are left", member.leads)
 
     async def stop(self) -> None:
-        """Let go of all connections. The storage may be stopped then."""
+        """Close all connections. The storage may be stopped then."""
         if self._socket is not None:
             self._socket.close()
         if self._member is not None:
@@ -136,7 +136,7 @@ class ClusterJoin:
 
 
 async def _within(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it happens in that time."""
+    """Whether the event happens in that time."""
     try:
         await asyncio.wait_for(event.wait(), seconds)
     except TimeoutError:
@@ -145,7 +145,7 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _on_disk(parts: ClusterParts, job: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
-    """What a job that waits for the disk returns. Raises DirectoryUnusable, StorageFailed."""
+    """The result of a job on the disk. Raises DirectoryUnusable, StorageFailed."""
     done: asyncio.Future[tuple[str, ...] | BaseException] = asyncio.get_running_loop().create_future()
     parts.worker.submit("disk", job, lambda result: None if done.done() else done.set_result(result))
     result = await done

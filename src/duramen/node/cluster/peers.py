@@ -19,7 +19,7 @@ _CHANNELS: Final = (PeerChannel.CONTROL, PeerChannel.METADATA, PeerChannel.DATA)
 
 
 class PeerConnections:
-    """Which nodes are dialed and which are there; the log says so whenever one comes or goes."""
+    """The dialed and the connected nodes; logs each connection that opens or closes."""
 
     def __init__(self, door: ClusterDoor, node_id: int) -> None:
         """`node_id` is this node's own, which is not dialed."""
@@ -31,7 +31,7 @@ class PeerConnections:
 
     @property
     def addresses(self) -> Mapping[int, str]:
-        """The nodes that are dialed, and where."""
+        """The dialed nodes, with their addresses."""
         return self._addresses
 
     def reach(self, addresses: Mapping[int, str]) -> None:
@@ -68,7 +68,7 @@ class PeerConnections:
         return sorted(self._there)
 
     def opened(self, link: PeerLink) -> bool:
-        """There is a connection; whether it is the first with that node."""
+        """A connection has opened; returns whether it is the first with that node."""
         node_id = link.peer.identity.node_id
         if node_id in self._there:
             return False
@@ -77,7 +77,7 @@ class PeerConnections:
         return True
 
     def closed(self, link: PeerLink, why: str) -> bool:
-        """It is gone; whether it was the last with that node."""
+        """A connection is closed; returns whether it was the last with that node."""
         node_id = link.peer.identity.node_id
         if node_id not in self._there or node_id in self._door.peers.node_ids():
             return False

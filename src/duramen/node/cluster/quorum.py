@@ -31,7 +31,7 @@ _CHANCE_BYTES: Final = 8
 
 
 class ClusterParts(NamedTuple):
-    """What a node has that its cluster side works with."""
+    """The parts of a node that its cluster side uses."""
 
     files: FileSystem
     store: Store
@@ -42,12 +42,12 @@ class ClusterParts(NamedTuple):
 
 
 def chance_of(randomness: Randomness) -> Callable[[int], int]:
-    """Draws numbers below the one it is given."""
+    """Draws numbers below its argument."""
     return lambda below: int.from_bytes(randomness.token(_CHANCE_BYTES), "big") % below
 
 
 class QuorumReplica:
-    """Opens the replica, and is what is outside of it. What comes before it is opened is lost, as on any network."""
+    """Opens the replica, and executes its outside effects. Messages before the opening are lost, as on any network."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class QuorumReplica:
         carried_out: Callable[[Effect], None],
         failed: Callable[[DuramenError], None],
     ) -> None:
-        """`voters` is told the set in force whenever it or the leader may be another, `failed` why nothing is done.
+        """`voters` gets the present set whenever it or the leader may have changed, `failed` the reason of a stop.
 
-        `carried_out` is told of each effect.
+        `carried_out` gets each effect.
         """
         self._parts = parts
         self._door = door
@@ -78,7 +78,7 @@ class QuorumReplica:
         return self._parts.store.ensure(METADATA_LOG, LogConfig(durability="sync"))
 
     def open(self, plan: QuorumIdentity, done: Callable[[Runner | DuramenError], None]) -> None:
-        """Open the replica; `done` gets it, or why there is none."""
+        """Open the replica; `done` gets it, or the error."""
         parts = self._parts
 
         def opened(result: Runner | DuramenError) -> None:
@@ -93,13 +93,13 @@ class QuorumReplica:
         ).run(opened)  # fmt: skip
 
     def message(self, link: PeerLink, body: Buffer) -> None:
-        """Another replica says something. Raises RequestInvalid where that cannot be read."""
+        """Handle a message of another replica. Raises RequestInvalid if it is unreadable."""
         message = from_bytes(body, link.peer.identity[:2])
         if self.runner is not None:
             self.runner.receive(message)
 
     def connected(self, node_id: int) -> None:
-        """There is a connection to a node, or one more."""
+        """A connection to a node has opened, perhaps one of several."""
         if self.runner is not None:
             self.runner.connected(node_id)
 
@@ -111,13 +111,13 @@ class QuorumReplica:
     # -- what the replica needs of those around it ----------------------------------------------------
 
     def send(self, node_id: int, message: Wire) -> None:
-        """Send a message; it is lost where there is no connection, or too much waits on it."""
+        """Send a message; it is lost without a connection, or if too much waits on it."""
         link = self._door.peers.link(node_id, channel_of(message))
         if link is not None:
             link.send(Subject.QUORUM, to_bytes(message))
 
     def carried_out(self, effect: Effect) -> None:
-        """Told of each effect."""
+        """Called with each effect."""
         self._told(effect)
         if isinstance(effect, Became):
             self._say_leader(effect.epoch, effect.leader)
@@ -130,7 +130,7 @@ class QuorumReplica:
             self._voters(self.runner.machine.voters)
 
     def failed(self, error: DuramenError) -> None:
-        """The replica does nothing any more, or only follows what others decide."""
+        """The replica has stopped, or only follows."""
         if isinstance(error, StorageFailed):
             _log.error("this node follows the controller quorum without a vote until it is restarted: %s", error)
         else:
@@ -138,7 +138,7 @@ class QuorumReplica:
         self._failed(error)
 
     def report(self, finding: str) -> None:
-        """Something that an operator must hear of."""
+        """Report a message to the operator."""
         _log.warning("%s", finding)
 
     def _say_leader(self, epoch: int, leader: ReplicaId | None) -> None:
