@@ -27,9 +27,9 @@ _MOST_RANGES: Final = 100
 
 
 def acknowledge(rows: PendingRows, queue: bytes, acks: Mapping[int, int]) -> dict[int, int]:
-    """Entries at these offsets are done with; without any, entries were deleted and ranges may join.
+    """Acknowledge the entries at these offsets; without any, entries were deleted and ranges may merge.
 
-    Returns the entries that have to be deleted one by one, as `acks` has them: there are too many ranges for those.
+    Returns the entries that must be deleted individually, in the form of `acks`: there are too many ranges for them.
     """
     state = state_of(rows, queue)
     new = [offset for offset in acks if not state.done_with(offset)]
@@ -53,13 +53,13 @@ def acknowledge(rows: PendingRows, queue: bytes, acks: Mapping[int, int]) -> dic
 
 
 def nothing_between(rows: PendingRows, queue: bytes, last: int, first: int) -> bool:
-    """Whether no entry of a queue is left behind an offset and before another one."""
+    """Whether a queue has no entry between two offsets."""
     following = _following(rows, queue, last)
     return following is None or following >= first
 
 
 def _following(rows: PendingRows, queue: bytes, offset: int) -> int | None:
-    """The offset of the first entry behind an offset that was not deleted."""
+    """The offset of the first entry after an offset that was not deleted."""
     for _, data in rows.scan(run_key(queue, offset + 1), queue_end(b"r", queue)):
         run = Run(data)
         for place in range(bisect_right(run.offsets, offset), len(run.offsets)):
@@ -74,7 +74,7 @@ def _deleted(rows: PendingRows, queue: bytes, offset: int) -> bool:
 
 
 def _behind_what_is_gone(rows: PendingRows, queue: bytes, head: int) -> int:
-    """Where nothing of a queue is left, behind its last run."""
+    """The offset after the last run, if no entry of the queue is left."""
     if _following(rows, queue, head - 1) is None:
         for _, data in rows.scan(run_key(queue, head), queue_end(b"r", queue)):
             head = Run(data).last + 1
@@ -92,7 +92,7 @@ def _offsets(rows: PendingRows, queue: bytes, first: int, last: int) -> list[int
 
 
 def drop_runs(rows: PendingRows, queue: bytes, old: int, head: int) -> None:
-    """Runs that lie wholly before the head go, with what was made of their entries."""
+    """Remove the runs that lie wholly before the head, with their overlays."""
     if old == head:
         return
     found = list(rows.scan(run_key(queue, old), run_key(queue, head)))
@@ -104,6 +104,6 @@ def drop_runs(rows: PendingRows, queue: bytes, old: int, head: int) -> None:
 
 
 def remove_rows(rows: PendingRows, first: bytes, end: bytes) -> None:
-    """Rows with `first <= key < end` go."""
+    """Remove the rows with `first <= key < end`."""
     for key, _ in list(rows.scan(first, end)):
         rows.put(key, None)

@@ -19,7 +19,7 @@ _LARGEST_DELTA: Final = (1 << 31) - 1
 
 
 class RunRecords(NamedTuple):
-    """A batch, empty where no entry is in it; what its entries count; the offset of the last one; is there more?"""
+    """A batch, empty without entries; the size of its entries; the offset of the last one; whether there is more."""
 
     batch: bytes
     entries: int
@@ -29,15 +29,15 @@ class RunRecords(NamedTuple):
 
 
 def entry_size(entry: QueueEntry) -> int:
-    """What an entry counts: its key, value and headers, and something besides."""
+    """The size of an entry: its key, value and headers, and an overhead."""
     headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
     return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers
 
 
 def run_records(run: bytes, name: bytes, start: int, most: int, most_bytes: int, *, any_first: bool) -> RunRecords:
-    """The entries of a run from the offset `start` on, at most so many, and so many bytes.
+    """The entries of a run from the offset `start` on, up to a number and a size.
 
-    With `any_first` the first one comes whatever it counts. There are fewer where no batch can have them together.
+    With `any_first` the first one is included whatever its size. There are fewer if one batch cannot have them all.
     """
     if is_installed():
         import duramen_native

@@ -49,13 +49,13 @@ from duramen.queues.splitting import NamedRun, split_runs
 __all__ = ["changes"]
 
 _OVERLAID: Final = 4
-"""A run is written anew once its overlays, so many times, are more than its entries."""
+"""A run is rewritten once its overlays, times this factor, are more than its entries."""
 _EXPIRES: Final = b"\x01"
 _SHOWN: Final = b"\x00"
 
 
 class _Pending:
-    """What a step has found of a queue, and not brought into rows yet."""
+    """The changes of a queue in a step that are not in rows yet."""
 
     __slots__ = ("acks", "edits", "entries", "name", "queue")
 
@@ -68,7 +68,7 @@ class _Pending:
 
 
 class _Step:
-    """Records that are applied at once."""
+    """Records that are applied in one step."""
 
     def __init__(self, rows: StateRows, hash_name: HashName) -> None:
         self._before = rows
@@ -82,7 +82,7 @@ class _Step:
         self._epoch = before.leader_epoch if before.offset else -1
 
     def begin(self, leader_epoch: int, offset: int) -> None:
-        """Records of that leader epoch follow. A run is of one."""
+        """The next records are of that leader epoch. A run has only one."""
         if leader_epoch == self._epoch:
             return
         self._flush_all()
@@ -91,25 +91,25 @@ class _Step:
         self._epoch = leader_epoch
 
     def take_runs(self, found: Sequence[NamedRun]) -> None:
-        """Runs of entries that are new."""
+        """Add runs of new entries."""
         name, queue = b"", b""
         for other, last, run in found:
             if other != name:
                 name, queue = other, self._hash(other)
                 self._rows.put(name_key(queue), name)
                 if name in self._queues:
-                    self._flush_entries(self._queues[name])  # no run lies across another
+                    self._flush_entries(self._queues[name])  # runs do not overlap
             self._rows.put(run_key(queue, last), run)
 
     def _pending(self, name: bytes) -> _Pending | None:
-        """A queue that is new in this step; None for a name that no door lets in."""
+        """A queue that is new in this step; None for an invalid name."""
         if name_problem(name):
             return None
         pending = self._queues[name] = _Pending(name, self._hash(name))
         return pending
 
     def take(self, record: DecodedRecord) -> None:
-        """A record; one that no door lets in is passed over."""
+        """Apply a record; an invalid one is skipped."""
         name = record.key
         if name is None:
             self._take_due(record)
@@ -173,7 +173,7 @@ class _Step:
                 pass
 
     def _take_due(self, record: DecodedRecord) -> None:
-        """What expires up to a time is gone, and rows of the time index up to it."""
+        """Remove entries that expire up to a time, and rows of the time index up to it."""
         try:
             operation = operation_of(record)
         except ValueError:
@@ -190,7 +190,7 @@ class _Step:
             self._edit(queue, edits)
 
     def finish(self, next_offset: int) -> Mapping[bytes, bytes | None]:
-        """What becomes of the rows."""
+        """The changes of rows."""
         self._flush_all()
         remember(self._rows, self._requests)
         account(self._rows, self._before, position_of(self._before).offset, self._new, self._said)
@@ -221,7 +221,7 @@ class _Step:
                 self._rows.put(run_key(queue, last), data)
 
     def _edit(self, queue: bytes, edits: dict[int, Overlay]) -> None:
-        """Edit and delete entries; where some are deleted, what is done with may join."""
+        """Edit and delete entries; after deletions, acknowledged ranges may merge."""
         self._overlay(queue, edits)
         if any(edit.deleted for edit in edits.values()):
             state = state_of(self._rows, queue)
@@ -229,7 +229,7 @@ class _Step:
                 self._delete(queue, acknowledge(self._rows, queue, {}))
 
     def _delete(self, queue: bytes, gone: Mapping[int, int]) -> None:
-        """Delete entries, each by the operation at that offset."""
+        """Delete entries, each with the offset of its operation."""
         if gone:
             self._overlay(queue, {at: Overlay(offset, deleted=True, value=None) for at, offset in gone.items()})
 
@@ -265,7 +265,7 @@ class _Step:
             self._rows.put(overlay_key(queue, at), None)
 
     def _move_head(self, queue: bytes, run: Run) -> None:
-        """A run is gone: where it was the first one, the head goes behind it."""
+        """A run was removed: if it was the first one, the head moves after it."""
         state = state_of(self._rows, queue)
         if next(self._rows.scan(run_key(queue, state.head), run_key(queue, run.last)), None) is None:
             done = tuple(one for one in state.done if one[0] > run.last)
@@ -285,7 +285,7 @@ class _Step:
         self._rows.put(state_key(queue), state_value(with_range(state_of(self._rows, queue), taken)))
 
     def _trim(self, queue: bytes, head: int) -> None:
-        """Entries before an offset are gone; the run that it lies in is written anew without most of them."""
+        """Remove entries before an offset; the run at the offset is rewritten without most of them."""
         state = state_of(self._rows, queue)
         if head <= state.head:
             return
@@ -301,7 +301,7 @@ class _Step:
             self._rows.put(run_key(queue, run.last), next(runs(kept, run.leader_epoch, 1 << 40))[1])
 
     def _empty(self, queue: bytes, offset: int, *, forget: bool) -> None:
-        """No entry of a queue is left; where it is to be forgotten, nothing of it."""
+        """Remove all entries of a queue; with `forget`, everything of it."""
         for kind in (b"r", b"o", b"d"):
             remove_rows(self._rows, kind + queue, queue_end(kind, queue))
         self._rows.put(times_key(queue), None)
@@ -314,7 +314,7 @@ class _Step:
 
 
 def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: HashName) -> Mapping[bytes, bytes | None]:
-    """What the records of whole batches make of rows that have all before `offset`: rows and their new values."""
+    """The changes of rows, which have all before `offset`, by the records of whole batches."""
     step = _Step(rows, hash_name)
     next_offset, at = offset, 0
     while at < len(found):

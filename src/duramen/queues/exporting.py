@@ -26,9 +26,9 @@ _NO_OVERLAYS: Final[dict[int, Overlay]] = {}
 
 
 def runs_page(rows: StateRows, first: bytes, end: bytes, after: bytes, max_bytes: int) -> RunsPage:
-    """About `max_bytes` of runs, at least one, of queues with `first <= hash < end`; an empty `end` is behind all.
+    """About `max_bytes` of runs, at least one, of queues with `first <= hash < end`; an empty `end` means no end.
 
-    `after` is that of the page before.
+    `after` is that of the previous page.
     """
     found, size, following = list[tuple[bytes, bytes]](), 0, None
     begin = b"r" + after + b"\x00" if after else b"r" + first
@@ -56,7 +56,7 @@ def runs_page(rows: StateRows, first: bytes, end: bytes, after: bytes, max_bytes
 
 
 def _overlays(rows: StateRows, queue: bytes, first: int, last_run: bytes) -> dict[bytes, dict[int, Overlay]]:
-    """What was made of entries by queue, from an offset of one queue to the end of the last run."""
+    """The overlays by queue, from an offset of one queue to the end of the last run."""
     found: dict[bytes, dict[int, Overlay]] = {}
     end = overlay_key(last_run[_HASH], number_of(last_run) + 1)
     for key, value in rows.scan(overlay_key(queue, first), end):
@@ -65,7 +65,7 @@ def _overlays(rows: StateRows, queue: bytes, first: int, last_run: bytes) -> dic
 
 
 def _applied(run: bytes, state: QueueState | None, overlays: dict[int, Overlay]) -> bytes:
-    """A run with what was made of its entries; those that are done with are as deleted."""
+    """A run with its overlays applied; acknowledged entries count as deleted."""
     if state is None and not overlays:
         return run
     old = Run(run)

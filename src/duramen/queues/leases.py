@@ -44,21 +44,21 @@ _STALE: Final = 100
 
 
 class Lease(NamedTuple):
-    """Which lease it is: the leader epoch that it ends with, and its number in it."""
+    """The identity of a lease: its leader epoch, and its number in it."""
 
     leader_epoch: int
     number: int
 
 
 class LeasedEntry(NamedTuple):
-    """An entry, and the lease that it was delivered with."""
+    """An entry, and the lease of its delivery."""
 
     position: Position
     lease: Lease
 
 
 class LeaseWish(NamedTuple):
-    """What is wanted of a queue: at most so many entries, until that time.
+    """A lease request: the largest number of entries and bytes, and the end of the lease.
 
     With `fifo` a queue has one lease at a time. An entry that was delivered `deliveries` times is dead; 0: never.
     """
@@ -71,7 +71,7 @@ class LeaseWish(NamedTuple):
 
 
 class Leased(NamedTuple):
-    """An entry that was leased, and how many times it was delivered now; a dead one is to be moved away."""
+    """A leased entry, and its number of deliveries; a dead one is to be moved away."""
 
     queue: bytes
     entry: QueueEntry
@@ -81,19 +81,19 @@ class Leased(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What a command on leases comes to: records, and the entries that were refused by their numbers."""
+    """The outcome of a command on leases: records, and the refused entries by their numbers."""
 
     records: list[BatchInput]
     refused: Mapping[int, DuramenError]
 
 
 def lease_text(lease: Lease) -> str:
-    """How a lease is written."""
+    """The text of a lease."""
     return f"{lease.leader_epoch}.{lease.number}"
 
 
 def parse_lease(text: str) -> Lease:
-    """The lease that `text` says. Raises RequestInvalid."""
+    """The lease of a text. Raises RequestInvalid."""
     epoch, _, number = text.partition(".")
     if epoch.isascii() and epoch.isdecimal() and number.isascii() and number.isdecimal() and len(text) <= 40:
         return Lease(int(epoch), int(number))
@@ -103,7 +103,7 @@ def parse_lease(text: str) -> Lease:
 
 
 class _Book:
-    """The entries of one queue that are on their way. What lies before `cursor` was looked at."""
+    """The entries of one queue in delivery. Entries before `cursor` were looked at."""
 
     def __init__(self, name: bytes, cursor: int) -> None:
         self.name = name
@@ -112,9 +112,9 @@ class _Book:
         self.numbers: dict[int, int] = {}  # by offset
         self.cursor = cursor
         self.returned: list[int] = []  # offsets before the cursor that may be leased again
-        self.passed = False  # whether something before the cursor is neither leased nor gone
-        self.marks: list[State] = []  # what becomes of entries once the row is written
-        self.delayed: list[int] = []  # of them, numbers that may be leased only later
+        self.passed = False  # whether an entry before the cursor is neither leased nor gone
+        self.marks: list[State] = []  # outcomes of entries, until the row is written
+        self.delayed: list[int] = []  # of these, numbers that may be leased only later
         self.mark_key = b""
 
     def put(self, position: Position, deliveries: int) -> int:
@@ -129,17 +129,17 @@ class _Book:
             del self.numbers[position.offset]
 
     def archive(self, number: int) -> None:
-        """There is nothing to be leased at a number that nobody holds."""
+        """A free number has no entry to lease any more."""
         self.window.skip(number, number)
         self.forget(number)
 
     def revert(self) -> None:
-        """What was decided last was not stored."""
+        """The last decision was not stored."""
         marks, self.marks, self.delayed = self.marks, [], []
         self.window.revert(marks)
 
     def settle(self) -> None:
-        """What was decided is so."""
+        """The last decision was stored."""
         marks, self.marks = self.marks, []
         delayed, self.delayed = self.delayed, []
         self.window.settle(marks)
@@ -153,7 +153,7 @@ class _Book:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether no entry is in delivery."""
         return not self.positions
 
 
@@ -168,20 +168,20 @@ class ShardLeases:
         self._epoch = -1
 
     def loaded(self) -> None:
-        """The rows have all that was acknowledged: what is leased stays so, also where they were loaded again.
+        """The rows have all acknowledged changes: leases stay, even after a reload.
 
-        What was under way then may be stored or not: the rows say so.
+        Changes that were in progress may be stored or not: the rows show it.
         """
         for queue in list(self._marked):
             self.turn(queue)
 
     @property
     def next_ms(self) -> int | None:
-        """When the next lease may expire."""
+        """The earliest end of a lease."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def overdue(self, now_ms: int) -> list[Queue]:
-        """The queues that may have leases whose time is up, each once."""
+        """The queues that may have expired leases, each once."""
         found = dict[bytes, Queue]()
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             hashed = heappop(self._deadlines)[1]
@@ -191,21 +191,21 @@ class ShardLeases:
         return list(found.values())
 
     def count(self, queue: bytes) -> int:
-        """How many entries of a queue are leased."""
+        """The number of leased entries of a queue."""
         book = self._books.get(queue)
         return 0 if book is None else len(book.positions) - sum(1 for _ in book.window.free())
 
     # -- leasing ------------------------------------------------------------------------------------
 
     def lease(self, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int) -> list[Leased]:
-        """Lease entries of a queue in their order, those first that were leased before."""
+        """Lease entries of a queue in order, released ones first."""
         self._epoch = leader_epoch
         state = state_of(rows, queue.hash)
         book = self._books.get(queue.hash)
         if wish.fifo and book is not None:
             if book.window.busy:
                 return []
-            book = None  # what was released comes in its order again
+            book = None  # released entries come in their order again
         if book is None:
             self._make_room()
             book = self._books[queue.hash] = _Book(queue.name, state.head)
@@ -239,7 +239,7 @@ class ShardLeases:
         return next(_candidates(rows, queue.hash, book, wish, now_ms), None) is not None
 
     def _expect(self, deadline_ms: int, queue: bytes, now_ms: int) -> None:
-        """A lease on a queue ends then. Deadlines of leases that are over are forgotten once they are most."""
+        """Note the end of a lease. Deadlines of ended leases are dropped once they are the majority."""
         if len(self._deadlines) > _STALE * (len(self._books) + _STALE):
             known = [(book.window.next_deadline_ms(), hashed) for hashed, book in self._books.items()]
             known += [(now_ms + _AGAIN_MS, hashed) for hashed in self._marked]
@@ -256,7 +256,7 @@ class ShardLeases:
             del self._books[queue]
 
     def extend(self, rows: StateRows, queue: Queue, one: LeasedEntry, until_ms: int, now_ms: int) -> None:
-        """Have a lease of an entry last until another time. Raises QueueLeaseExpired, and as `EntryFinder.find`."""
+        """Change the end of an entry's lease. Raises QueueLeaseExpired, and like `EntryFinder.find`."""
         EntryFinder(rows, queue.hash, now_ms).find(one.position)
         book, number = self._holding(queue, one)
         if book is None or number is None:
@@ -268,7 +268,10 @@ class ShardLeases:
         self._expect(until_ms, queue.hash, now_ms)
 
     def _holding(self, queue: Queue, one: LeasedEntry) -> tuple[_Book | None, int | None]:
-        """Where an entry is on its way. Raises QueueLeaseExpired for a lease of a leadership that has ended."""
+        """The book and number of an entry in delivery.
+
+        Raises QueueLeaseExpired for a lease of an earlier leadership.
+        """
         book = self._books.get(queue.hash)
         return book, None if book is None or not self._is_current(one.lease) else book.numbers.get(one.position.offset)
 
@@ -278,7 +281,7 @@ class ShardLeases:
     # -- deciding -----------------------------------------------------------------------------------
 
     def turn(self, queue: bytes) -> None:
-        """A command on a queue is decided next: what the one before has decided was stored by now, or never will be."""
+        """The next command on a queue: the decision of the one before was stored by now, or never will be."""
         book = self._marked.pop(queue, None)
         if book is not None:
             book.revert()
@@ -286,9 +289,9 @@ class ShardLeases:
     def ack(
         self, rows: StateRows, entries: Sequence[tuple[Queue, LeasedEntry]], now_ms: int, *, again: bool
     ) -> Decided:
-        """Acknowledge entries, each for itself; `again`: those that are gone were acknowledged by this request.
+        """Acknowledge entries, independently; `again`: missing ones were acknowledged by this request.
 
-        A lease of an earlier leadership counts as long as the entry is there.
+        A lease of an earlier leadership is valid while the entry exists.
         """
         finders, records, refused = _Finders(rows, now_ms), list[BatchInput](), dict[int, DuramenError]()
         for number, (queue, one) in enumerate(entries):
@@ -306,7 +309,7 @@ class ShardLeases:
         self, rows: StateRows, entries: Sequence[tuple[Queue, LeasedEntry]], delay_ms: int, now_ms: int,
         *, again: bool,
     ) -> Decided:  # fmt: skip
-        """Give leased entries back, each for itself; `again`: leases that are over were given back by this request."""
+        """Release leased entries, independently; `again`: ended leases were released by this request."""
         visible_ms = now_ms + delay_ms if delay_ms else 0
         finders, records, refused = _Finders(rows, now_ms), list[BatchInput](), dict[int, DuramenError]()
         for number, (queue, one) in enumerate(entries):
@@ -323,7 +326,7 @@ class ShardLeases:
         return Decided(records, refused)
 
     def _mark(self, queue: Queue, one: LeasedEntry, outcome: Outcome) -> list[State]:
-        """Mark what becomes of an entry once the row is written. Raises QueueLeaseExpired."""
+        """Mark the outcome of an entry, effective once the row is written. Raises QueueLeaseExpired."""
         book, number = self._holding(queue, one)
         if book is not None and number is not None:
             try:
@@ -343,7 +346,7 @@ class ShardLeases:
         return marks
 
     def expire(self, rows: StateRows, queue: Queue, now_ms: int) -> list[BatchInput]:
-        """Release what is leased on a queue for too long; records say how many times it was delivered."""
+        """Release expired leases of a queue; the records have the numbers of deliveries."""
         book = self._books.get(queue.hash)
         if book is None:
             return []
@@ -360,13 +363,13 @@ class ShardLeases:
             self._close_idle(queue.hash, book)
             return []
         self._marked[queue.hash] = book
-        heappush(self._deadlines, (now_ms + _AGAIN_MS, queue.hash))  # where they cannot be stored
+        heappush(self._deadlines, (now_ms + _AGAIN_MS, queue.hash))  # for a failed write
         return records
 
     # -- what was written ---------------------------------------------------------------------------
 
     def written(self, keys: Collection[bytes]) -> list[bytes]:
-        """Rows of these keys were written: what was decided with them is so. Returns the queues that it is about."""
+        """Rows of these keys were written: the decisions about them are stored. Returns the queues concerned."""
         settled = [queue for queue, book in self._marked.items() if book.mark_key in keys]
         for queue in settled:
             book = self._marked.pop(queue)
@@ -397,7 +400,7 @@ class _Finders:
 
 
 def older_lease_counts(outcome: Outcome) -> bool:
-    """Whether what is said with a lease of an earlier leadership counts: the work on an entry that is there is done."""
+    """Whether an outcome with a lease of an earlier leadership counts: the work on an existing entry is done."""
     return outcome is Outcome.ACCEPT
 
 
@@ -409,7 +412,7 @@ def _expired(one: LeasedEntry) -> QueueLeaseExpired:
 def _candidates(
     rows: StateRows, queue: bytes, book: _Book, wish: LeaseWish, now_ms: int
 ) -> Iterator[tuple[int, QueueEntry]]:
-    """Entries that may be leased, with their numbers: those released, those whose delay is over, and new ones."""
+    """Entries that may be leased, with their numbers: released ones, those whose delay is over, and new ones."""
     state = state_of(rows, queue)
     for number in list(book.window.free()):
         offset = book.positions[number].offset

@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 MOST_ENTRIES: Final = 10_000
-"""What a command may have."""
+"""The largest number of entries of a command."""
 
 _RECORD_BYTES: Final = 32
 _BATCH_BYTES: Final = 61
@@ -69,7 +69,7 @@ class Enqueue(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """New values of entries; with a version, only where the entry has it."""
+    """New values of entries; with a version, only if the entry has it."""
 
     queue: Queue
     edits: Sequence[tuple[Position, int | None, bytes | None]]
@@ -77,7 +77,7 @@ class Edit(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Entries that are to go; with a version, only where the entry has it."""
+    """Entries to delete; with a version, only if the entry has it."""
 
     queue: Queue
     entries: Sequence[tuple[Position, int | None]]
@@ -85,7 +85,7 @@ class Delete(NamedTuple):
 
 
 class Replace(NamedTuple):
-    """Everything from a position on is taken back, and these entries come in its place."""
+    """Replace everything from a position on by these entries."""
 
     queue: Queue
     start: Where
@@ -96,7 +96,7 @@ class Replace(NamedTuple):
 
 
 class Empty(NamedTuple):
-    """Every entry of a queue is to go; with `drop` the queue too."""
+    """Remove every entry of a queue; with `drop` the queue too."""
 
     queue: Queue
     kind: Literal["purge", "drop"]
@@ -119,24 +119,24 @@ class Nack(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """Leases on a queue whose time is up."""
+    """Expired leases on a queue."""
 
     queue: Queue
 
 
 class Due(NamedTuple):
-    """What the time index says up to now."""
+    """End the times in the time index up to now."""
 
 
 class Trim(NamedTuple):
-    """Entries of a queue that are out of retention."""
+    """Trim entries of a queue that exceed its retention."""
 
     queue: Queue
     kept: Retention
 
 
 class Own(NamedTuple):
-    """A queue has this owner, and says this itself of its retention; None: what it said before."""
+    """Set the owner of a queue, and its own retention; None: unchanged."""
 
     queue: Queue
     owner: int
@@ -149,14 +149,14 @@ _Identified = _Decided | Ack | Nack
 
 
 def repeated(command: _Identified, rows: StateRows) -> Position | None:
-    """The position of the first record of a command that was made before. Raises QueueRequestReused."""
+    """The position of the first record of a repeated command. Raises QueueRequestReused."""
     if command.request is None:
         return None
     return made_before(rows, command.request.hash, digest_of(_content(command)))
 
 
 def identified(command: _Identified, found: list[BatchInput], now_ms: int) -> list[BatchInput]:
-    """The records of a command, of which the first has the request id and the digest where the command has an id."""
+    """The records of a command; with an id, the first has the request id and the digest."""
     if found and command.request is not None:
         digest = digest_of(_content(command))
         found[0] = with_request(found[0], Request(now_ms, len(found), digest, command.request.id))
@@ -164,7 +164,7 @@ def identified(command: _Identified, found: list[BatchInput], now_ms: int) -> li
 
 
 def _content(command: _Identified) -> tuple[object, ...]:
-    """What makes a command another one: everything but its id and the timestamps of entries."""
+    """The content that identifies a command: everything but its id and the timestamps of entries."""
     match command:
         case Enqueue(entries):
             return "enqueue", [(queue, _entry_content(entry)) for queue, entry in entries]
@@ -187,7 +187,7 @@ def _entry_content(entry: NewEntry) -> tuple[object, ...]:
 
 
 def records_for(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
-    """The records of a command. Raises as `EntryFinder.find`, or QueueVersionStale."""
+    """The records of a command. Raises like `EntryFinder.find`, or QueueVersionStale."""
     return identified(command, _records(command, rows, now_ms), now_ms)
 
 
@@ -212,7 +212,7 @@ def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput
 
 
 def own_records(command: Own, rows: StateRows, now_ms: int) -> list[BatchInput]:
-    """The record of an owner, where a queue may have another one: its first entry may not be in the rows yet."""
+    """The record of an owner, unless the queue has it: its first entry may not be in the rows yet."""
     name, hashed = command.queue
     found = owned_queue(rows, hashed)
     if found is not None and found.owner == command.owner and command.own in (None, found.own):
@@ -221,14 +221,14 @@ def own_records(command: Own, rows: StateRows, now_ms: int) -> list[BatchInput]:
 
 
 def _check(entries: EntryFinder, at: Position, version: int | None) -> None:
-    """Raise unless there is an entry, and it has that version where one is given."""
+    """Raise unless the entry exists, and has the given version."""
     entry = entries.find(at)
     if version not in (None, entry.version):
         raise QueueVersionStale(f"the entry at {position_text(at)} has the version {entry.version}, not {version}")
 
 
 def check_size(command: QueueCommand, max_message_bytes: int) -> None:
-    """Raise QueueBatchTooLarge where the batch of a command would have too many records or bytes."""
+    """Raise QueueBatchTooLarge if the batch of a command would have too many records or bytes."""
     count, size = _measured(command)
     if count > MOST_ENTRIES:
         raise QueueBatchTooLarge(f"it has {count} entries; a request has {MOST_ENTRIES} at most for a shard")

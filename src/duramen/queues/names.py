@@ -23,7 +23,7 @@ class Queue(NamedTuple):
 
 
 def hash_by(secret: bytes) -> HashName:
-    """The hash of a space, keyed with what belongs to it alone (up to 64 bytes)."""
+    """The hash for a space, keyed with a secret of its own (up to 64 bytes)."""
 
     def hashed(name: bytes) -> bytes:
         return blake2b(name, digest_size=HASH_BYTES, key=secret).digest()
@@ -32,7 +32,7 @@ def hash_by(secret: bytes) -> HashName:
 
 
 def name_problem(name: bytes | None) -> str:
-    """Why no queue can be called that; empty where one can."""
+    """The reason why a name is invalid; empty if it is valid."""
     if not name:
         return "a queue needs a name: 1 to 255 bytes of UTF-8"
     if len(name) > LONGEST_NAME_BYTES:

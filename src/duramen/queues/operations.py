@@ -88,7 +88,7 @@ _NOWHERE: Final = Position(0, 0)
 
 
 class NewEntry(NamedTuple):
-    """An entry that is to be put into a queue; without a timestamp it gets the time at which it comes.
+    """A new entry; without a timestamp it gets its time of arrival.
 
     It is shown after `delay_ms`, and expires after `ttl_ms`; 0: never.
     """
@@ -102,7 +102,7 @@ class NewEntry(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An operation on entries that are there already."""
+    """An operation on existing entries."""
 
     kind: Kind
     at: Position = _NOWHERE
@@ -110,14 +110,14 @@ class Operation(NamedTuple):
     reason: str = ""
     deliveries: int = 0
     until_ms: int = 0
-    """Of a nack: when the entry may be leased again; of `due`: up to when."""
+    """For a nack: when the entry may be leased again; for `due`: up to when."""
     since_ms: int = 0
     owner: int = 0
     own: OwnRetention | None = None
 
 
 class Request(NamedTuple):
-    """A request that has an id: when its leader decided it, how many records it has, its digest, and the id."""
+    """A request with an id: the time of its decision, the number of its records, its digest, and the id."""
 
     time_ms: int
     records: int
@@ -130,7 +130,7 @@ def _said(record: DecodedRecord) -> Mapping[bytes, bytes]:
 
 
 def operation_of(record: DecodedRecord) -> Operation | None:
-    """What a record does to entries before it; None where it is an entry. Raises ValueError where it says neither."""
+    """The operation of a record; None for an entry. Raises ValueError if it is invalid."""
     said = _said(record)
     if _OP not in said:
         return None
@@ -175,7 +175,7 @@ def _time(said: Mapping[bytes, bytes], name: bytes) -> int:
 
 
 def request_of(record: DecodedRecord) -> Request | None:
-    """The request whose first record this is, where it has an id. Raises ValueError."""
+    """The request whose first record this is, if it has an id. Raises ValueError."""
     found = _said(record).get(_REQUEST)
     if found is None:
         return None
@@ -190,7 +190,7 @@ def entry_parts(record: DecodedRecord) -> tuple[bytes | None, Headers]:
 
 
 def entry_owner(record: DecodedRecord) -> int | None:
-    """The owner of the queue that an entry is in, where it says one. Raises ValueError."""
+    """The owner of the entry's queue, if the record has one. Raises ValueError."""
     return _owner(next((value for name, value in record.headers if name == OWNER_HEADER), None))
 
 
@@ -201,7 +201,7 @@ def entry_times(record: DecodedRecord) -> tuple[int, int]:
 
 
 def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
-    """An entry."""
+    """The record of an entry."""
     headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
     if entry.delay_ms:
         headers = ((_VISIBLE, b"%d" % (now_ms + entry.delay_ms)), *headers)
@@ -211,7 +211,7 @@ def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
 
 
 def with_request(record: BatchInput, request: Request) -> BatchInput:
-    """The first of the records of a request with an id."""
+    """The first record of a request with an id."""
     said = b"%d %d %s " % (request.time_ms, request.records, request.digest.hex().encode())
     return record._replace(headers=((_REQUEST, said + request.id), *record.headers))
 
@@ -221,49 +221,49 @@ def _headers(kind: bytes, at: Position, *more: tuple[bytes, bytes]) -> Headers:
 
 
 def edit_record(queue: bytes, at: Position, value: bytes | None, now_ms: int) -> BatchInput:
-    """An entry has another value from here on."""
+    """Change the value of an entry."""
     return BatchInput(now_ms, queue, value, _headers(b"edit", at))
 
 
 def delete_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
-    """An entry is gone from here on."""
+    """Delete an entry."""
     return BatchInput(now_ms, queue, None, _headers(b"delete", at))
 
 
 def ack_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
-    """An entry was processed, and is gone from here on."""
+    """Remove a processed entry."""
     return BatchInput(now_ms, queue, None, _headers(b"ack", at))
 
 
 def nack_record(queue: bytes, at: Position, deliveries: int, visible_ms: int, now_ms: int) -> BatchInput:
-    """An entry was not processed: it has been delivered so many times, and may be leased again from a time on."""
+    """Return an unprocessed entry, with its number of deliveries, and when it may be leased again."""
     more = (_DELIVERIES, b"%d" % deliveries), (_VISIBLE, b"%d" % visible_ms)
     return BatchInput(now_ms, queue, None, _headers(b"nack", at, *more))
 
 
 def replace_record(queue: bytes, at: Position, by: str, reason: str, now_ms: int) -> BatchInput:
-    """The entries from a position on are taken back."""
+    """Remove the entries from a position on."""
     said = [(name, text.encode()) for name, text in ((_BY, by), (_REASON, reason)) if text]
     return BatchInput(now_ms, queue, None, _headers(b"replace", at, *said))
 
 
 def queue_record(queue: bytes, kind: Literal["purge", "drop"], now_ms: int) -> BatchInput:
-    """All entries of a queue are gone from here on; with `drop` its name too."""
+    """Remove all entries of a queue; with `drop` its name too."""
     return BatchInput(now_ms, queue, None, ((_OP, kind.encode()),))
 
 
 def trim_record(queue: bytes, at: Position, now_ms: int) -> BatchInput:
-    """Entries of a queue before a position are out of retention, and gone from here on."""
+    """Remove the entries of a queue before a position, which exceed its retention."""
     return BatchInput(now_ms, queue, None, _headers(b"trim", at))
 
 
 def own_record(queue: bytes, owner: int, own: OwnRetention | None, now_ms: int) -> BatchInput:
-    """A queue has another owner from here on, and says this itself of its retention; None: what it said before."""
+    """Set the owner of a queue, and its own retention; None: unchanged."""
     said = ((_OP, b"own"), (OWNER_HEADER, b"%d" % owner))
     return BatchInput(now_ms, queue, None, said if own is None else (*said, (_KEEP, b"%d %d %d" % own)))
 
 
 def due_record(since_ms: int, until_ms: int, now_ms: int) -> BatchInput:
-    """Entries of the shard that expire in that time are gone, and delays that end in it are over."""
+    """Remove entries of the shard that expire in that period, and end delays that end in it."""
     times = (_SINCE, b"%d" % since_ms), (_UNTIL, b"%d" % until_ms)
     return BatchInput(now_ms, None, None, ((_OP, b"due"), *times))

@@ -33,13 +33,13 @@ _OWNERS_AT_ONCE: Final = 200
 _QUEUES_AT_ONCE: Final = 50
 _ROWS_AT_ONCE: Final = 2_000
 _COUNTED_BESIDE: Final = 64 - ENTRY_BYTES
-"""What an entry counts more than it takes in a run, at most."""
+"""The largest difference between an entry's counted size and its size in a run."""
 
 
 class OwnedKept(NamedTuple):
-    """What is kept of the queues of an owner; another `version` may say something else.
+    """The retention by owners; another `version` may differ.
 
-    `counts`: some owner bounds bytes or entries.
+    `counts`: some owner limits bytes or entries.
     """
 
     version: Hashable
@@ -48,7 +48,7 @@ class OwnedKept(NamedTuple):
 
 
 def kept_of(owned: OwnedQueue, kept: OwnedKept) -> Retention:
-    """What is kept of a queue: what it says itself, or its owner."""
+    """The retention of a queue: its own values, else its owner's."""
     if NOT_SAID not in owned.own:
         return Retention(*owned.own)
     said = kept.of(owned.owner)
@@ -62,14 +62,14 @@ def _may_be_over(owned: OwnedQueue, kept: Retention) -> bool:
 
 
 class OwnedSweep:
-    """What is to be looked at in a shard that is led here."""
+    """The queues to look at in a shard that is led here."""
 
     def __init__(self) -> None:
         self._version: Hashable = None
-        self._owners: dict[int, None] = {}  # those whose first entries may be others
-        self._owners_after: int | None = None  # how far all owners are looked at; None: they are
+        self._owners: dict[int, None] = {}  # owners of queues whose first entries may have changed
+        self._owners_after: int | None = None  # how far all owners are looked at; None: completely
         self._grown: dict[bytes, None] = {}
-        self._grown_after: bytes | None = b""  # how far all queues are looked at; None: they are
+        self._grown_after: bytes | None = b""  # how far all queues are looked at; None: completely
         self._due: list[tuple[int, int]] = []
         self._due_ms: dict[int, int] = {}
 
@@ -82,7 +82,7 @@ class OwnedSweep:
                 self._grown[key[1:]] = None
 
     def step(self, rows: StateRows, kept: OwnedKept, now_ms: int) -> list[tuple[Queue, Retention]]:
-        """Queues of which something may be to go, and what is kept of them: some of them, where there are many."""
+        """Queues that may have entries to remove, with their retention; some of them, if there are many."""
         if kept.version != self._version:
             self._version = kept.version
             self._owners[NO_OWNER] = None
@@ -122,7 +122,7 @@ class OwnedSweep:
         while self._due and self._due[0][0] <= now_ms and len(found) < _QUEUES_AT_ONCE:
             due_ms, owner = heappop(self._due)
             if self._due_ms.get(owner) != due_ms:
-                continue  # it is another time now
+                continue  # its time has changed
             del self._due_ms[owner]
             self._owners[owner] = None
             ms = 0 if owner == NO_OWNER else kept.of(owner).ms

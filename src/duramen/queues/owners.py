@@ -42,9 +42,9 @@ __all__ = [
 
 NO_OWNER: Final = 0
 NOT_SAID: Final = -2
-"""A queue says nothing of its own retention: its owner does."""
+"""The own retention of a queue without one: its owner's applies."""
 ENTRY_BYTES: Final = 17
-"""What an entry takes in a run beside its key, value and headers."""
+"""The bytes of an entry in a run besides its key, value and headers."""
 
 _RUN_BYTES: Final = 16
 _FIELD_BYTES: Final = 4
@@ -59,7 +59,7 @@ _COUNT_AT: Final = 12  # in a run
 
 
 def stored_bytes(entries: Iterable[tuple[bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]]) -> int:
-    """What new entries take, each a key, a value and headers, where they lie in one run."""
+    """The bytes of new entries, each a key, a value and headers, in one run."""
     size = _RUN_BYTES
     for key, value, headers in entries:
         size += ENTRY_BYTES + len(value or b"")
@@ -71,7 +71,7 @@ def stored_bytes(entries: Iterable[tuple[bytes | None, bytes | None, Sequence[tu
 
 
 class OwnRetention(NamedTuple):
-    """What a queue says itself of what is kept of it: as `Retention`, each NOT_SAID where its owner says it."""
+    """A queue's own retention: as `Retention`, each NOT_SAID if the owner's applies."""
 
     ms: int = NOT_SAID
     bytes: int = NOT_SAID
@@ -79,13 +79,13 @@ class OwnRetention(NamedTuple):
 
 
 Said: TypeAlias = tuple[int, OwnRetention | None]
-"""The owner of a queue, and what the queue says of its own retention; None: what it said before."""
+"""The owner of a queue, and the queue's own retention; None: unchanged."""
 
 
 class OwnedQueue(NamedTuple):
-    """A queue with an owner: what its rows take, how many entries they have at most, and when the first was written.
+    """A queue with an owner: the bytes of its rows, its maximum number of entries, and when the first was written.
 
-    `first_ms` is -1 where the queue is empty.
+    `first_ms` is -1 if the queue is empty.
     """
 
     owner: int
@@ -101,12 +101,12 @@ def owned_key(queue: bytes) -> bytes:
 
 
 def owner_key(owner: int) -> bytes:
-    """The key of what the queues of an owner have."""
+    """The key of an owner's total bytes."""
     return b"g" + _U32.pack(owner)
 
 
 def owner_of_key(key: bytes) -> int:
-    """The owner whose queues' bytes, or whose time index, a key is of."""
+    """The owner in a key of totals or of the time index."""
     found: int = _U32.unpack_from(key, 1)[0]
     return found
 
@@ -117,7 +117,7 @@ def is_owned_key(key: bytes) -> bool:
 
 
 def _age_key(queue: bytes, owned: OwnedQueue) -> bytes | None:
-    """Where a queue is in the time index; None: nothing in it grows too old."""
+    """A queue's key in the time index; None: none of its entries becomes too old."""
     own_ms = owned.own.ms
     if owned.first_ms == _NEVER or own_ms == -1:
         return None
@@ -127,7 +127,7 @@ def _age_key(queue: bytes, owned: OwnedQueue) -> bytes | None:
 
 
 def owned_queue(rows: StateRows | PendingRows, queue: bytes) -> OwnedQueue | None:
-    """The queue of that hash, where it has an owner."""
+    """The queue of that hash, if it has an owner."""
     return _read(rows.get(owned_key(queue)))
 
 
@@ -148,18 +148,18 @@ def _value(owned: OwnedQueue) -> bytes:
 
 
 def owned_bytes(rows: StateRows | PendingRows, owner: int) -> int:
-    """What the queues of an owner take in this shard."""
+    """The bytes of an owner's queues in this shard."""
     return int.from_bytes(rows.get(owner_key(owner)) or b"", "big")
 
 
 def owners(rows: StateRows, after: int) -> Iterator[tuple[int, int]]:
-    """Owners behind a number, in order, and what the queues of each take."""
+    """Owners after a number, in order, with the bytes of their queues."""
     for key, value in rows.scan(owner_key(after + 1), b"h"):
         yield owner_of_key(key), int.from_bytes(value, "big")
 
 
 def owned_queues(rows: StateRows, after: bytes) -> Iterator[tuple[bytes, OwnedQueue]]:
-    """Queues with an owner behind a hash, in order."""
+    """Queues with an owner after a hash, in order."""
     for key, value in rows.scan(owned_key(after) + b"\x00", b"x"):
         found = _read(value)
         assert found is not None
@@ -167,7 +167,7 @@ def owned_queues(rows: StateRows, after: bytes) -> Iterator[tuple[bytes, OwnedQu
 
 
 def aged_queues(rows: StateRows, owner: int) -> Iterator[tuple[int, bytes]]:
-    """Queues of an owner by the time at which their first entries were written; of NO_OWNER, by when these are due."""
+    """Queues of an owner by the time of their first entries; of NO_OWNER, by the time at which these are due."""
     for key, _ in rows.scan(b"a" + _U32.pack(owner), b"a" + _U32.pack(owner + 1)):
         _, time_ms, queue = _AGE.unpack_from(key, 1)
         yield time_ms, queue
@@ -186,9 +186,9 @@ class _Touched:
 def account(
     rows: PendingRows, before: StateRows, offset: int, new: Mapping[bytes, int], said: Mapping[bytes, Said]
 ) -> None:
-    """Bring the rows of owners to what a step has made of the others.
+    """Update the rows of owners after a step's changes of the others.
 
-    `new` are the owners of queues that have none yet, `said` what `own` has said of queues. `before` are the rows
+    `new` are the owners of queues that have none yet, `said` the `own` operations on queues. `before` are the rows
     before the step, which have all before `offset`.
     """
     if not new and not said and rows.get(_HAS_OWNERS) is None:
@@ -238,13 +238,13 @@ def _accounted(
     rows: PendingRows, before: StateRows, offset: int, queue: bytes, change: _Touched, old: OwnedQueue | None,
     new: int | None, said: Said | None,
 ) -> OwnedQueue | None:  # fmt: skip
-    """What a queue with an owner has behind a step; None: it has none, or is gone."""
+    """The owned state of a queue after a step; None: it has no owner, or was dropped."""
     if old is not None and rows.get(name_key(queue)) is None and name_key(queue) in rows.changes:
         return None  # it was dropped
     found = old
     if found is None:
         if new is None and (said is None or said[1] is None):
-            return None  # its first entry says the owner
+            return None  # its first entry has the owner
         found = OwnedQueue(NO_OWNER if new is None else new)
         if before.get(name_key(queue)) is not None:
             size, entries = _measured(rows, queue)
@@ -264,12 +264,12 @@ def _accounted(
 
 
 def _is_new(key: bytes, rows: PendingRows, offset: int) -> bool:
-    """Whether it is the key of a run that has no entry before an offset."""
+    """Whether it is the key of a run without entries before an offset."""
     return key[:1] == b"r" and number_of(key) >= offset and rows.changes[key] is not None
 
 
 def _grown(owned: OwnedQueue, keys: Sequence[bytes], rows: PendingRows) -> OwnedQueue:
-    """A queue that has got runs, and nothing else."""
+    """A queue that has only got new runs."""
     size, entries, first_ms = owned.bytes, owned.entries, owned.first_ms
     for key in keys:
         more = _size(key, rows.changes[key])
@@ -288,7 +288,7 @@ def _size(key: bytes, value: bytes | None) -> tuple[int, int]:
 
 
 def _difference(rows: PendingRows, before: StateRows, keys: Sequence[bytes]) -> tuple[int, int]:
-    """By how many bytes and entries rows are more than before."""
+    """The increase in bytes and entries by changed rows."""
     size, entries = 0, 0
     for key, old in zip(keys, before.get_many(keys), strict=True):
         now, then = _size(key, rows.changes[key]), _size(key, old)
@@ -306,6 +306,6 @@ def _measured(rows: PendingRows, queue: bytes) -> tuple[int, int]:
 
 
 def _first_ms(rows: PendingRows, queue: bytes) -> int:
-    """When the first entry was written; -1: there is none."""
+    """When the first entry was written; -1 without entries."""
     first = next(entries_from(rows, queue, state_of(rows, queue), 0), None)
     return _NEVER if first is None else max(0, first.timestamp)

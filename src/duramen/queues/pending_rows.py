@@ -13,17 +13,17 @@ _TIMES: Final = b"t"
 
 
 def _group(key: bytes) -> bytes:
-    """The rows among which a scan stays: those of a kind and a queue, or all of the time index."""
+    """The rows within which a scan stays: those of a kind and a queue, or the whole time index."""
     return _TIMES if key[:1] == _TIMES else key[:_GROUP]
 
 
 class PendingRows(StateRows):
-    """Rows as they are with changes that are not written yet. A scan stays among the rows of a kind and a queue."""
+    """Rows with pending changes on top. A scan stays within the rows of a kind and a queue."""
 
     def __init__(self, rows: StateRows) -> None:
         self.changes: dict[bytes, bytes | None] = {}
         self._rows = rows
-        self._groups: dict[bytes, set[bytes]] | None = None  # of the changes, once something is scanned
+        self._groups: dict[bytes, set[bytes]] | None = None  # of the changes, after the first scan
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`."""
@@ -40,7 +40,7 @@ class PendingRows(StateRows):
             self._groups.setdefault(_group(key), set()).add(key)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order, as they are at this call."""
+        """Entries with `first <= key < end` in order, as of this call."""
         if self._groups is None:
             self._groups = {}
             for key in self.changes:

@@ -17,12 +17,12 @@ _FORM: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.(0|[1-9][0-9]{0,18})")
 
 
 def position_text(position: Position) -> str:
-    """How a position is written."""
+    """The text of a position."""
     return f"{position.leader_epoch}.{position.offset}"
 
 
 def parse_position(text: str) -> Position:
-    """The position that `text` says. Raises RequestInvalid."""
+    """The position of a text. Raises RequestInvalid."""
     found = _FORM.fullmatch(text)
     if found is not None:
         position = Position(int(found[1]), int(found[2]))

@@ -14,16 +14,16 @@ from duramen.codec.batch import Header
 __all__ = ["MOST_PRODUCERS", "TopicProducers"]
 
 MOST_PRODUCERS: Final = 20_000
-"""So many pairs of producer and topic are known."""
+"""The number of known pairs of producer and topic."""
 
-_KEPT_BATCHES: Final = 5  # as many as a producer may have under way
+_KEPT_BATCHES: Final = 5  # as many as a producer may have in progress
 _SEQUENCES: Final = 1 << 31
 
 Done = Callable[[int, DuramenError | None], None]
 
 
 class _Sent:
-    """A batch that was taken; `offset` is -1 while it is being stored."""
+    """An accepted batch; `offset` is -1 while it is being stored."""
 
     __slots__ = ("count", "first", "offset", "waiting")
 
@@ -44,7 +44,7 @@ class _Producer:
 
 
 class TopicProducers:
-    """Who has written to which topic with a producer id."""
+    """The batches that producer ids have written to topics."""
 
     def __init__(self, most: int = MOST_PRODUCERS) -> None:
         self._most = most
@@ -54,7 +54,7 @@ class TopicProducers:
         return len(self._known)
 
     def take(self, topic: Hashable, head: Header, store: Callable[[Done], None], done: Done) -> None:
-        """Have a batch stored that was not stored before; `done` gets its first offset, or why it is not taken."""
+        """Store a batch unless it is a duplicate; `done` gets its first offset, or the error."""
         if head.producer_id < 0:
             store(done)
             return
@@ -87,7 +87,7 @@ class TopicProducers:
         self, key: Hashable, producer: _Producer, sent: _Sent, done: Done, offset: int, error: DuramenError | None
     ) -> None:
         if error is not None and self._known.get(key) is producer:
-            del self._known[key]  # it sends this batch again, or goes on with another
+            del self._known[key]  # the producer resends this batch, or continues with another
         sent.offset = offset
         for one in (done, *sent.waiting):
             one(offset, error)

@@ -50,35 +50,35 @@ __all__ = [
 ]
 
 Where = Position | Literal["start", "end"]
-"""From where on a queue is read."""
+"""The start of a read."""
 
 
 class Retrieved(NamedTuple):
-    """Entries in their order, and the position from which on the next ones are read."""
+    """Entries in order, and the position of the next read."""
 
     entries: list[QueueEntry]
     next: Position
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no entries."""
         return not self.entries
 
 
 class RetrievedBatches(NamedTuple):
-    """As `Retrieved`; the entries are record batches."""
+    """Like `Retrieved`, with record batches."""
 
     batches: list[bytes]
     next: Position
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no batches."""
         return not self.batches
 
 
 class Counted(NamedTuple):
-    """What is in a part of a queue; `next` is where the rest begins, -1: there is none."""
+    """The counts of a part of a queue; `next` is the start of the rest, -1: none."""
 
     entries: int
     bytes: int
@@ -90,14 +90,14 @@ class Counted(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names of queues in the order of their hashes; `next` is the hash behind which others follow, None: none do."""
+    """Names of queues in the order of their hashes; `next` is the hash after which others follow, None: none do."""
 
     names: list[bytes]
     next: bytes | None
 
 
 def names(rows: StateRows, prefix: bytes, after: bytes, limit: int, most: int) -> Names:
-    """Names that begin with `prefix`, behind a hash: so many at most, of so many that are looked at."""
+    """Names that start with `prefix`, after a hash: at most `limit`, of at most `most` that are read."""
     found, last = list[bytes](), after
     for number, (key, name) in enumerate(rows.scan(b"n" + after + b"\x00" * bool(after), b"o")):
         if number >= most or len(found) >= limit:
@@ -109,7 +109,7 @@ def names(rows: StateRows, prefix: bytes, after: bytes, limit: int, most: int) -
 
 
 def count_entries(rows: StateRows, queue: bytes, start: int, most: int, now_ms: int) -> Counted:
-    """Count the entries of a queue from an offset on, so many at most."""
+    """Count the entries of a queue from an offset on, up to a number."""
     count, size, delayed, oldest_ms = 0, 0, 0, 0
     first: Position | None = None
     last: Position | None = None
@@ -127,10 +127,10 @@ def count_entries(rows: StateRows, queue: bytes, start: int, most: int, now_ms: 
 def retrieve(
     rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False
 ) -> Retrieved:
-    """Entries from a position on, at most so many, and so many bytes but for the first.
+    """Entries from a position on, up to a number and, except for the first, a size.
 
-    Expired entries are left out, and, unless `delayed` ones are wanted, those whose delay is not over.
-    Raises QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown.
+    Expired entries are left out, and, unless `delayed` ones are requested, those whose delay is not over. Raises
+    QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown.
     """
     state = state_of(rows, queue)
     start = resolve_start(rows, state, where)
@@ -151,7 +151,7 @@ def retrieve(
 def retrieve_batches(
     rows: StateRows, queue: Queue, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False
 ) -> RetrievedBatches:
-    """As `retrieve`; what an entry counts in them is what it counts there."""
+    """Like `retrieve`, as batches; entries have the same sizes."""
     name, hashed = queue
     state = state_of(rows, hashed)
     following = resolve_start(rows, state, where)
@@ -178,7 +178,7 @@ def retrieve_batches(
 
 
 def _shown(run: bytes, state: QueueState, now_ms: int, *, delayed: bool) -> bytes:
-    """A run with the entries that are shown, as if they had no times."""
+    """A run with only its shown entries, as if they had no times."""
     old = Run(run)
     bodies = list[Body]()
     for offset, body in old.bodies():
@@ -192,7 +192,7 @@ def _shown(run: bytes, state: QueueState, now_ms: int, *, delayed: bool) -> byte
 
 
 def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
-    """The position that is meant. Raises as `retrieve`."""
+    """The start position. Raises like `retrieve`."""
     if where == "start":
         return FIRST
     if where == "end":
@@ -205,9 +205,9 @@ def resolve_start(rows: StateRows, state: QueueState, where: Where) -> Position:
 
 
 def resolve_replaced(rows: StateRows, queue: bytes, where: Where) -> Position:
-    """The position from which on a queue is replaced. Raises as `retrieve`.
+    """The position from which on a queue is replaced. Raises like `retrieve`.
 
-    A position of another queue is refused where that can be known: not among entries that are gone without a trace.
+    A position of another queue is refused if it is recognised: not among entries that are gone without a trace.
     """
     state = state_of(rows, queue)
     start = resolve_start(rows, state, where)
@@ -220,7 +220,7 @@ def resolve_replaced(rows: StateRows, queue: bytes, where: Where) -> Position:
 
 
 def _belongs(rows: StateRows, queue: bytes, state: QueueState, position: Position) -> bool:
-    """Whether a position may be one of this queue: of an entry or behind one, or one of those that every queue has."""
+    """Whether a position may be of this queue: of an entry or after one, or one that every queue has."""
     offset = position.offset
     near = [at for at in (offset - 1, offset) if at >= 0]
     if position == FIRST or offset == position_of(rows).offset or any(state.done_with(at) for at in near):
@@ -228,14 +228,14 @@ def _belongs(rows: StateRows, queue: bytes, state: QueueState, position: Positio
     if any(one.start.offset == offset for one in state.ranges):
         return True
     row = next(rows.scan(run_key(queue, near[0]), queue_end(b"r", queue)), None)
-    if row is None:  # it is behind all that is there
+    if row is None:  # it is after all entries
         return state != EMPTY_STATE or rows.get(name_key(queue)) is not None
     offsets = Run(row[1]).offsets
     return any(at in offsets for at in near)
 
 
 def _check(rows: StateRows, position: Position) -> None:
-    """Raise where a position is of no record, and behind none."""
+    """Raise if a position is of no record, and after none."""
     text, (_, end) = position_text(position), position_of(rows)
     if position.offset > end:
         raise QueuePositionFuture(f"the position {text} is not there yet: the queue's shard ends at offset {end}")
@@ -248,7 +248,7 @@ def _check(rows: StateRows, position: Position) -> None:
 
 
 def _check_not_taken_back(state: QueueState, position: Position) -> None:
-    """Raise QueueHistoryRewritten where the entry at a position was taken back."""
+    """Raise QueueHistoryRewritten if the entry at a position was replaced."""
     taken = state.taken_back(position.offset)
     if taken is not None:
         raise _rewritten(position, taken)
@@ -266,7 +266,7 @@ def _rewritten(position: Position, taken: HistoryRange) -> QueueHistoryRewritten
 
 
 class EntryFinder:
-    """Entries of a queue by their positions; the run that one lies in is kept for the next."""
+    """Finds entries of a queue by their positions; caches the last run."""
 
     def __init__(self, rows: StateRows, queue: bytes, now_ms: int) -> None:
         self._rows = rows
@@ -279,7 +279,7 @@ class EntryFinder:
     def find(self, position: Position) -> QueueEntry:
         """The entry at a position.
 
-        What was never at that offset and what is gone with all around it cannot be told apart: both are gone then.
+        A position without an entry and one whose surroundings are all gone cannot be distinguished: both count as gone.
         Raises QueueEntryGone, QueuePositionUnknown, QueuePositionFuture, QueueHistoryRewritten.
         """
         offset, text = position.offset, position_text(position)
@@ -306,7 +306,7 @@ class EntryFinder:
         return entry
 
     def there(self, position: Position) -> QueueEntry | None:
-        """The entry at a position; None where there is none any more."""
+        """The entry at a position; None if it is gone."""
         try:
             return self.find(position)
         except (QueueEntryGone, QueueHistoryRewritten):
@@ -327,7 +327,7 @@ def _entry(leader_epoch: int, offset: int, body: bytes, overlay: Overlay | None)
 
 
 def entries_from(rows: StateRows, queue: bytes, state: QueueState, start: int) -> Iterator[QueueEntry]:
-    """The entries of a queue from an offset on that are neither deleted nor done with, those that are delayed too."""
+    """The entries of a queue from an offset on that are neither deleted nor acknowledged, including delayed ones."""
     start = max(start, state.head)
     over = _Overlays(rows, queue, start)
     for _, data in rows.scan(run_key(queue, start), queue_end(b"r", queue)):
@@ -340,14 +340,14 @@ def entries_from(rows: StateRows, queue: bytes, state: QueueState, start: int) -
 
 
 class _Overlays:
-    """The overlays of a queue from an offset on, of which one after the other is asked for."""
+    """The overlays of a queue from an offset on, for runs in order."""
 
     def __init__(self, rows: StateRows, queue: bytes, start: int) -> None:
         self._rows = rows.scan(overlay_key(queue, start), queue_end(b"o", queue))
         self._next = next(self._rows, None)
 
     def applied(self, run: bytes, start: int, last: int) -> bytes:
-        """A run that ends at `last` as it is with its overlays from `start` on."""
+        """A run that ends at `last` with its overlays from `start` on applied."""
         found: dict[int, Overlay] = {}
         while self._next is not None and (offset := number_of(self._next[0])) <= last:
             found[offset] = overlay_of(self._next[1])

@@ -26,23 +26,23 @@ from duramen.queues.rows import (
 __all__ = ["KEPT_MS", "MOST_REQUESTS", "RequestId", "digest_of", "made_before", "remember"]
 
 KEPT_MS: Final = 10 * 60 * 1000
-"""For so long a request is known at least, unless too many came since."""
+"""The least period for which a request is known, unless too many follow."""
 DIGEST_BYTES: Final = 16
 MOST_REQUESTS: Final = 100_000
-"""What a shard knows."""
+"""The number of requests that a shard knows."""
 
 
 class RequestId(NamedTuple):
-    """The id that a client gave a request, and the hash of it."""
+    """A client's request id, and its hash."""
 
     id: bytes
     hash: bytes
 
 
 def remember(rows: PendingRows, found: Sequence[tuple[bytes, RequestRow]]) -> None:
-    """Know requests, which come in this order, by the hashes of their ids, and forget the oldest ones.
+    """Store requests, in this order, by the hashes of their ids, and forget the oldest ones.
 
-    Their times are those of the log, so that each replica knows them for as long at least.
+    Their times are those of the log, so that each replica knows them for at least as long.
     """
     if not found:
         return
@@ -68,9 +68,9 @@ def digest_of(content: object) -> bytes:
 
 
 def made_before(rows: StateRows, hashed: bytes, digest: bytes) -> Position | None:
-    """The position of the first record of a request that was made before, by the hash of its id.
+    """The position of the first record of a repeated request, by the hash of its id.
 
-    Raises QueueRequestReused where the request with that id had another content.
+    Raises QueueRequestReused if the request with that id had another content.
     """
     row = request_row(rows, hashed)
     if row is None:

@@ -21,15 +21,15 @@ from duramen.queues.runs import QueueEntry
 __all__ = ["ALL", "Look", "Retention", "RetentionCounts", "RetentionSweep"]
 
 _AT_ONCE: Final = 2_000
-"""Entries that are counted, or trimmed, in one turn."""
+"""The number of entries counted, or trimmed, in one step."""
 _KNOWN: Final = 10_000
-"""Queues of which counts are remembered."""
+"""The number of queues with remembered counts."""
 _SWEPT: Final = 100
-"""Queues that are swept in one turn."""
+"""The number of queues swept in one step."""
 
 
 class Retention(NamedTuple):
-    """Entries of a queue are kept for so long, so many bytes of them, and so many; -1: without a bound."""
+    """The limits of a queue in age, bytes, and entries; -1: unlimited."""
 
     ms: int = -1
     bytes: int = -1
@@ -50,7 +50,7 @@ ALL: Final = Retention()
 
 
 class Look(Enum):
-    """What a look at a queue has found: nothing is to go, something is, or it is not counted to its end yet."""
+    """The result of a look at a queue: nothing to trim, something to trim, or not counted completely."""
 
     KEEPS = "keeps"
     TRIMS = "trims"
@@ -58,7 +58,7 @@ class Look(Enum):
 
 
 class _Trimmed(NamedTuple):
-    """A trim on its way: what is left with it, and up to which offset rows change by it."""
+    """A trim in progress: the remaining counts, and the offset up to which it changes rows."""
 
     entries: int
     bytes: int
@@ -66,7 +66,7 @@ class _Trimmed(NamedTuple):
 
 
 class _Count:
-    """Entries of a queue up to `end`; there may be fewer where it is `stale`, and where some expire from then on."""
+    """The count of a queue's entries up to `end`; there may be fewer if it is `stale`, or after some expire."""
 
     __slots__ = ("bytes", "end", "entries", "expires_ms", "stale", "trimmed")
 
@@ -82,7 +82,7 @@ class _Count:
         return 0 <= kept.entries < self.entries or 0 <= kept.bytes < self.bytes
 
     def add(self, entries: Iterator[QueueEntry], now_ms: int) -> bool:
-        """Count entries from `end` on; whether all were counted."""
+        """Count entries from `end` on; returns whether all were counted."""
         for number, entry in enumerate(entries):
             if number >= _AT_ONCE:
                 return False
@@ -96,7 +96,7 @@ class _Count:
 
 
 class RetentionCounts:
-    """What is in the queues of a shard, as far as somebody has looked at them."""
+    """The counts of a shard's queues, as of their last looks."""
 
     def __init__(self, most: int = _KNOWN) -> None:
         self._most = most
@@ -120,7 +120,7 @@ class RetentionCounts:
         return Look.TRIMS if over or _outdated(rows, queue, state, kept, now_ms) else Look.KEEPS
 
     def trim(self, rows: StateRows, queue: bytes, kept: Retention, now_ms: int) -> Position | None:
-        """Up to where a queue is to be trimmed; None: nothing is to go, or it has to be looked at again."""
+        """The position up to which a queue is to be trimmed; None: nothing to trim, or it has to be looked at again."""
         if self.look(rows, queue, kept, now_ms) is not Look.TRIMS:
             return None
         count = self._counts.get(queue)
@@ -142,7 +142,7 @@ class RetentionCounts:
         return Position(last.leader_epoch, last.offset + 1)
 
     def turn(self, queue: bytes) -> None:
-        """A command on a queue is decided next: a trim that was decided before was stored by now, or never will be."""
+        """The next command on a queue: an earlier trim was stored by now, or never will be."""
         count = self._counts.get(queue)
         if count is not None and count.trimmed is not None:
             del self._counts[queue]
@@ -172,24 +172,24 @@ def _outdated(rows: StateRows, queue: bytes, state: QueueState, kept: Retention,
 
 
 class RetentionSweep:
-    """Looks at all queues of a shard, some at a time, for those that nobody reads.
+    """Looks at all queues of a shard, in steps, for those without readers.
 
-    It begins anew where something was put in since, the retention is another, or time makes something too old.
+    It starts over after puts, a change of the retention, or when an entry becomes too old.
     """
 
     def __init__(self) -> None:
         self._kept = ALL
         self._wanted = True
         self._after = b""
-        self._due_ms: int | None = None  # when something is too old, of what was seen
+        self._due_ms: int | None = None  # the earliest time at which a seen entry becomes too old
         self._passes = False
 
     def put(self) -> None:
-        """Something was put into a queue."""
+        """An entry was put into a queue."""
         self._wanted = True
 
     def step(self, rows: StateRows, kept: Retention, now_ms: int) -> list[Queue]:
-        """Queues that are to be looked at next; none where it can wait."""
+        """Queues to look at next; none if there is no need."""
         if not self._passes:
             if not (self._wanted or kept != self._kept or (self._due_ms is not None and self._due_ms <= now_ms)):
                 return []
@@ -211,7 +211,7 @@ class RetentionSweep:
         if kept.ms < 0 or first is None:
             return
         if kept.outdates(first, now_ms):
-            self._wanted = True  # there may be more behind it
+            self._wanted = True  # there may be more after it
         else:
             due_ms = first.timestamp + kept.ms
             self._due_ms = due_ms if self._due_ms is None else min(self._due_ms, due_ms)

@@ -93,7 +93,7 @@ _MOST_RANGES: Final = 100
 
 
 class HistoryRange(NamedTuple):
-    """What lay from `start` up to the offset `end`, that of the replace record, was taken back."""
+    """The entries from `start` to the offset `end`, that of the replace record, were replaced."""
 
     start: Position
     end: int
@@ -102,9 +102,9 @@ class HistoryRange(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """No entry lies before `head`; what was taken back, in the order of offsets.
+    """No entry is before `head`; replaced ranges, in the order of offsets.
 
-    `done` are the first and last offsets of ranges behind the head in which every entry was acknowledged.
+    `done` are the first and last offsets of ranges after the head in which every entry was acknowledged.
     """
 
     head: int
@@ -112,20 +112,20 @@ class QueueState(NamedTuple):
     done: tuple[tuple[int, int], ...] = ()
 
     def done_with(self, offset: int) -> bool:
-        """Whether an entry at this offset was acknowledged, or all before it and itself are gone."""
+        """Whether an entry at this offset was acknowledged, or it and all before it are gone."""
         return offset < self.head or any(first <= offset <= last for first, last in self.done)
 
     def rewritten(self, offset: int) -> HistoryRange | None:
-        """The range that a reader who goes on at this offset has read something of."""
+        """The replaced range of which a reader at this offset has read a part."""
         return next((one for one in self.ranges if one.start.offset < offset <= one.end), None)
 
     def taken_back(self, offset: int) -> HistoryRange | None:
-        """The range that the entry at this offset was taken back with."""
+        """The replaced range of the entry at this offset."""
         return next((one for one in self.ranges if one.start.offset <= offset <= one.end), None)
 
 
 class Overlay(NamedTuple):
-    """What the newest operation made of an entry."""
+    """The result of the newest operation on an entry."""
 
     version: int
     deleted: bool
@@ -133,14 +133,14 @@ class Overlay(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """How many times an entry was delivered, and from when on it may be leased again."""
+    """The number of an entry's deliveries, and when it may be leased again."""
 
     deliveries: int = 0
     visible_ms: int = 0
 
 
 class DueEntry(NamedTuple):
-    """A time at which something becomes of an entry: it expires, or may be leased."""
+    """A time of an entry: it expires, or may be leased."""
 
     time_ms: int
     queue: bytes
@@ -149,7 +149,7 @@ class DueEntry(NamedTuple):
 
 
 class RequestRow(NamedTuple):
-    """A request that has an id: the position of its first record, how many records it has, and its digest."""
+    """A request with an id: the position of its first record, the number of its records, and its digest."""
 
     time_ms: int
     position: Position
@@ -163,22 +163,22 @@ _STATES: Final = msgspec.msgpack.Decoder(QueueState)
 
 
 def name_key(queue: bytes) -> bytes:
-    """The key of the row with the name of a queue, which is its hash here as everywhere below."""
+    """The key of the row with a queue's name; `queue` is the name's hash here and below."""
     return b"n" + queue
 
 
 def run_key(queue: bytes, last: int) -> bytes:
-    """The key of the run that ends at that offset; behind it is every run with an entry at that offset or later."""
+    """The key of the run that ends at that offset; runs with an entry at that offset or later are at or after it."""
     return b"r" + queue + _U64.pack(last)
 
 
 def overlay_key(queue: bytes, offset: int) -> bytes:
-    """The key of what was made of the entry at that offset."""
+    """The key of the overlay of the entry at that offset."""
     return b"o" + queue + _U64.pack(offset)
 
 
 def queue_end(kind: bytes, queue: bytes) -> bytes:
-    """Behind all runs (r) or all overlays (o) of a queue."""
+    """The end of all runs (r) or all overlays (o) of a queue."""
     return kind + queue + b"\xff" * 9
 
 
@@ -188,12 +188,12 @@ def state_key(queue: bytes) -> bytes:
 
 
 def times_key(queue: bytes) -> bytes:
-    """The key of the row that is there once a queue has had entries that are delayed or expire."""
+    """The key of the row that marks queues that have had entries with delays or expiry."""
     return b"m" + queue
 
 
 def delivery_key(queue: bytes, offset: int) -> bytes:
-    """The key of how many times the entry at that offset was delivered."""
+    """The key of the deliveries of the entry at that offset."""
     return b"d" + queue + _U64.pack(offset)
 
 
@@ -203,18 +203,18 @@ def delivered_value(delivered: Delivered) -> bytes:
 
 
 def delivered_of(rows: StateRows, queue: bytes, offset: int) -> Delivered:
-    """How many times an entry was delivered, as far as that was written."""
+    """The stored number of an entry's deliveries."""
     found = rows.get(delivery_key(queue, offset))
     return Delivered() if found is None else Delivered(*_DELIVERED.unpack(found))
 
 
 def due_key(time_ms: int, queue: bytes, offset: int) -> bytes:
-    """The key of what becomes of an entry at a time."""
+    """The key of a time of an entry."""
     return b"t" + _DUE.pack(time_ms, queue, offset)
 
 
 def due_of(key: bytes, value: bytes = b"") -> DueEntry:
-    """What a row of the time index says; without its value not whether the entry expires."""
+    """The content of a row of the time index; without its value it is unknown whether the entry expires."""
     time_ms, queue, offset = _DUE.unpack_from(key, 1)
     return DueEntry(time_ms, queue, offset, value == b"\x01")
 
@@ -225,7 +225,7 @@ def is_due_key(key: bytes) -> bool:
 
 
 def due_entries(rows: StateRows, since_ms: int, until_ms: int) -> Iterator[tuple[bytes, DueEntry]]:
-    """Rows of the time index from one time to another one, in its order."""
+    """Rows of the time index between two times, in order."""
     for key, value in rows.scan(b"t" + _U64.pack(since_ms), b"t" + _U64.pack(until_ms + 1)):
         yield key, due_of(key, value)
 
@@ -241,7 +241,7 @@ def request_value(row: RequestRow) -> bytes:
 
 
 def request_row(rows: StateRows, request: bytes) -> RequestRow | None:
-    """The request of that id, by its hash, where it is known."""
+    """The request with that id, by its hash, if it is known."""
     found = rows.get(request_key(request))
     if found is None:
         return None
@@ -250,23 +250,23 @@ def request_row(rows: StateRows, request: bytes) -> RequestRow | None:
 
 
 def request_number_key(number: int) -> bytes:
-    """The key of the request that came as that one."""
+    """The key of a request by its number."""
     return b"j" + _U64.pack(number)
 
 
 def request_number_value(time_ms: int, request: bytes) -> bytes:
-    """When a request was decided, and the hash of its id, as a row's value."""
+    """The time of a request's decision, and the hash of its id, as a row's value."""
     return _I64.pack(time_ms) + request
 
 
 def request_number_of(rows: StateRows, number: int) -> tuple[int, bytes]:
-    """When the request that came as that one was decided, and the hash of its id."""
+    """The time of a request's decision, and the hash of its id, by its number."""
     found = rows.get(request_number_key(number)) or bytes(8)
     return _I64.unpack_from(found)[0], found[8:]
 
 
 def request_numbers(rows: StateRows) -> tuple[int, int]:
-    """The number of the oldest request that is known, and that of the next one."""
+    """The number of the oldest known request, and that of the next one."""
     found = rows.get(REQUEST_NUMBERS_KEY)
     return (0, 0) if found is None else (int.from_bytes(found[:8], "big"), int.from_bytes(found[8:], "big"))
 
@@ -294,20 +294,20 @@ def overlay_value(overlay: Overlay) -> bytes:
 
 
 def overlay_of(value: bytes) -> Overlay:
-    """The overlay that a row's value is."""
+    """The overlay of a row's value."""
     version, kind = _OVERLAY.unpack_from(value)
     return Overlay(version, kind == _DELETED, value[_OVERLAY.size :] if kind == _VALUE else None)
 
 
 def with_overlay(body: bytes, overlay: Overlay | None) -> bytes:
-    """The body of an entry with what was made of it; empty where it is deleted."""
+    """The body of an entry with its overlay; empty if it is deleted."""
     if overlay is None or not body:
         return body
     return b"" if overlay.deleted else body_with(body, overlay.version, overlay.value)
 
 
 def overlays(rows: StateRows, queue: bytes, first: int, last: int) -> Iterator[tuple[int, Overlay]]:
-    """What was made of the entries from one offset to another one, in their order."""
+    """The overlays of the entries between two offsets, in order."""
     for key, value in rows.scan(overlay_key(queue, first), overlay_key(queue, last + 1)):
         yield number_of(key), overlay_of(value)
 
@@ -319,7 +319,7 @@ def state_of(rows: StateRows, queue: bytes) -> QueueState:
 
 
 def state_value_of(value: bytes) -> QueueState:
-    """The state that a row's value is."""
+    """The state of a row's value."""
     return _STATES.decode(value)
 
 
@@ -329,7 +329,7 @@ def state_value(state: QueueState) -> bytes:
 
 
 def with_range(state: QueueState, new: HistoryRange) -> QueueState:
-    """A state after a replace, whose record lies behind all that is there."""
+    """A state after a replace, whose record is after everything else."""
     start = new.start.offset
     kept = [one for one in state.ranges if one.start.offset < start]
     if kept and kept[-1].end >= new.start.offset:
@@ -349,13 +349,13 @@ def position_value(position: Position) -> bytes:
 
 
 def position_of(rows: StateRows) -> Position:
-    """Up to where the view is: the next offset, and the leader epoch of the record before."""
+    """The position of the view: the next offset, and the leader epoch of the record before."""
     found = rows.get(POSITION_KEY)
     return Position(0, 0) if found is None else Position(*_POSITION.unpack(found))
 
 
 def epoch_of(rows: StateRows, offset: int, leader_epoch: int) -> bool:
-    """Whether the record at that offset, which is applied, is of that leader epoch."""
+    """Whether the record at that offset, which is applied, has that leader epoch."""
     found = rows.get(epoch_key(leader_epoch))
     if found is None or _U64.unpack(found)[0] > offset:
         return False

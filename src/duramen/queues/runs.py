@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
-"""What the bodies of a run have at most, unless it is of a single entry."""
+"""The largest size of a run's bodies, unless it has a single entry."""
 
 _RUN: Final = struct.Struct("<qiI")
 _SINGLE: Final = struct.Struct("<qiIII")
@@ -36,11 +36,11 @@ _ANY_TIME: Final = 0, 0
 _VALUE, _KEY, _HEADERS, _VERSION, _VISIBLE, _EXPIRES = 1, 2, 4, 8, 16, 32
 
 Body = tuple[int, bytes]
-"""An offset and the body of the entry there."""
+"""An offset and the body of its entry."""
 
 
 class QueueEntry(NamedTuple):
-    """An entry as it is now. `version` is the offset of the newest operation on it, its own where there was none.
+    """The present state of an entry. `version` is the offset of the newest operation on it, its own without one.
 
     `visible_ms` is when it is shown, `expires_ms` when it expires; 0: at once, and never.
     """
@@ -55,7 +55,7 @@ class QueueEntry(NamedTuple):
     expires_ms: int = 0
 
     def expired(self, now_ms: int) -> bool:
-        """Whether it is gone by its time."""
+        """Whether it has expired."""
         return 0 < self.expires_ms <= now_ms
 
 
@@ -63,7 +63,7 @@ def body_of(
     timestamp: int, value: bytes | None, key: bytes | None = None,
     headers: Sequence[tuple[bytes, bytes | None]] = (), times: tuple[int, int] = _ANY_TIME,
 ) -> bytes:  # fmt: skip
-    """The body of an entry that is new; `times` are when it is shown and when it expires."""
+    """The body of a new entry; `times` are when it is shown and when it expires."""
     if key is not None or headers or times != _ANY_TIME:
         return _body(timestamp, None, key, value, headers, times)
     return _BODY.pack(0 if value is None else _VALUE, timestamp) + (value or b"")
@@ -90,7 +90,7 @@ def _body(
 
 
 def entry_of(position: Position, body: bytes) -> QueueEntry:
-    """An entry whose body is not empty."""
+    """An entry with a non-empty body."""
     flags, timestamp = _BODY.unpack_from(body)
     at, version, key = _BODY.size, position.offset, None
     headers: Headers = ()
@@ -115,13 +115,13 @@ def entry_of(position: Position, body: bytes) -> QueueEntry:
 
 
 def body_with(body: bytes, version: int, value: bytes | None) -> bytes:
-    """A body with another value, which it has from an operation at the offset `version` on."""
+    """A body with a new value, by an operation at the offset `version`."""
     old = entry_of(Position(0, 0), body)
     return _body(old.timestamp, version, old.key, value, old.headers, (old.visible_ms, old.expires_ms))
 
 
 def body_without_times(body: bytes) -> bytes:
-    """A body as that of an entry that is neither delayed nor expires."""
+    """The body of an entry without delay and expiry."""
     if not body[0] & (_VISIBLE | _EXPIRES):
         return body
     old = entry_of(Position(0, 0), body)
@@ -130,7 +130,7 @@ def body_without_times(body: bytes) -> bytes:
 
 
 def timestamp_of(body: bytes) -> int:
-    """When an entry whose body is not empty was written."""
+    """When an entry with a non-empty body was written."""
     found: int = _BODY.unpack_from(body)[1]
     return found
 
@@ -142,7 +142,7 @@ def leader_epoch_of(run: bytes) -> int:
 
 
 class Run:
-    """A run that was read; bodies are cut out when they are asked for."""
+    """A decoded run; bodies are sliced on demand."""
 
     __slots__ = ("_base", "_data", "_ends", "first", "leader_epoch", "offsets")
 
@@ -161,17 +161,17 @@ class Run:
         return self.offsets[-1]
 
     def body(self, index: int) -> bytes:
-        """The body of the entry of that number."""
+        """The body of an entry by its index."""
         return self._data[self._base + self._ends[index] : self._base + self._ends[index + 1]]
 
     def bodies(self, start: int = 0) -> Iterator[Body]:
-        """Offsets and bodies of the entries from that number on."""
+        """Offsets and bodies of the entries from that index on."""
         for index in range(start, len(self.offsets)):
             yield self.offsets[index], self.body(index)
 
 
 def runs(bodies: Iterable[Body], leader_epoch: int, limit_bytes: int = RUN_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The last offset and the bytes of each run that entries, in their order, come to."""
+    """The last offset and the bytes of each run of these entries, in order."""
     some, size = list[Body](), 0
     for one in bodies:
         if some and (size + len(one[1]) > limit_bytes or one[0] - some[0][0] > _FURTHEST):

@@ -28,13 +28,13 @@ __all__ = [
 NamedRun: TypeAlias = tuple[bytes, int, bytes]
 """The name of a queue, the last offset of a run, and the run."""
 ShardPart: TypeAlias = tuple[int, bytes, list[int]]
-"""A shard, a batch of the entries that are for it, and their places among all."""
+"""A shard, a batch of its entries, and their indices among all."""
 
 _NO_TIME: Final = -(1 << 63)
 
 
 def split_runs(batches: Sequence[bytes], position: int, first: int, limit_bytes: int) -> tuple[int, list[NamedRun]]:
-    """Runs of the entries with offsets from `first` on in the batches from `position` on, and how many batches it took.
+    """Runs of the entries from the offset `first` on in the batches from `position` on, and the number of batches read.
 
     These are the batches of one leader epoch before the first that has something else than entries without headers, or
     is not sound. Names that no queue can have are passed over.
@@ -75,9 +75,9 @@ def plain_split_runs(
 
 
 def newest_entry(batch: Buffer, shard: int, shards: int, limit_bytes: int) -> int | None:
-    """The largest timestamp of a batch whose records all are entries without headers of queues of a shard; else None.
+    """The largest timestamp of a batch with only entries without headers of a shard's queues; else None.
 
-    It is decompressed to so many bytes at most, and its CRC is not looked at.
+    It is decompressed up to a limit, and its CRC is not checked.
     """
     if not is_installed():
         return plain_newest_entry(batch, shard, shards, limit_bytes)
@@ -97,7 +97,7 @@ def plain_newest_entry(batch: Buffer, shard: int, shards: int, limit_bytes: int)
 
 
 def split_shards(batch: Buffer, shards: int, limit_bytes: int) -> list[ShardPart] | None:
-    """A batch of entries as one for each shard, in the order of their first entries; None where one is no entry.
+    """A batch of entries split by shard, in the order of their first entries; None if a record is not an entry.
 
     Decompressed as by `newest_entry`.
     """

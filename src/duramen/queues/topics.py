@@ -41,7 +41,7 @@ _LARGEST_DELTA: Final = (1 << 31) - 1
 
 
 class TopicRead(NamedTuple):
-    """Record batches; the end of the queue, or where it is read from if that is later; where the queue begins."""
+    """Record batches; the end of the queue, or the read's start if that is later; the head of the queue."""
 
     batches: bytes
     end: int
@@ -49,7 +49,7 @@ class TopicRead(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """An entry that was looked for, -1: there is none so far; the offset from which on the search goes on, -1: over."""
+    """The found entry, -1: none so far; the offset at which the search continues, -1: it has ended."""
 
     offset: int
     timestamp: int
@@ -57,13 +57,13 @@ class Searched(NamedTuple):
 
 
 def number_without(space: UUID) -> int:
-    """The number of a space that was given none, since a node of an older version has made it."""
+    """The number of a space without one, created by a node of an older version."""
     digest = blake2b(b"topics", digest_size=4, key=space.bytes).digest()
     return 1 + int.from_bytes(digest, "big") % _LARGEST_NUMBER
 
 
 def topic_id(number: int, queue: bytes) -> UUID:
-    """The id of a queue's topic: the number of the space, and 108 bits of the queue's hash, which is keyed."""
+    """The id of a queue's topic: the number of the space, and 108 bits of the queue's keyed hash."""
     return UUID(int=(number << _HASH_BITS) | (int.from_bytes(queue, "big") >> _CUT_BITS))
 
 
@@ -76,17 +76,17 @@ def name_of(rows: StateRows, found: UUID) -> bytes | None:
 
 
 def _shown(rows: StateRows, queue: bytes, start: int, now_ms: int) -> Iterator[QueueEntry]:
-    """Entries from an offset on that are not gone. Delays hold for leases and reads of the queue, not for topics."""
+    """Existing entries from an offset on. Delays apply to leases and reads of the queue, not to topics."""
     return (entry for entry in entries_from(rows, queue, state_of(rows, queue), start) if not entry.expired(now_ms))
 
 
 def end_of(rows: StateRows, queue: bytes, start: int = 0) -> int:
-    """The offset after the newest entry of a queue, deleted or not; `start` where that is later."""
+    """The offset after the newest entry of a queue, deleted or not; `start` if that is later."""
     return max(start, _last_run(rows, queue, max(start, state_of(rows, queue).head))[0])
 
 
 def _last_run(rows: StateRows, queue: bytes, low: int) -> tuple[int, int]:
-    """Where the runs of a queue end and the leader epoch of the last one; `low` and -1 where none is from there on."""
+    """The end of a queue's runs and the leader epoch of the last one; `low` and -1 without any from there on."""
     stop, high, epoch = queue_end(b"r", queue), position_of(rows).offset, -1
     middle = low
     while low < high:
@@ -100,13 +100,13 @@ def _last_run(rows: StateRows, queue: bytes, low: int) -> tuple[int, int]:
 
 
 def head_of(rows: StateRows, queue: bytes, now_ms: int) -> int:
-    """The offset of the first entry of a queue; its end where it has none."""
+    """The offset of the first entry of a queue; its end without entries."""
     first = next(_shown(rows, queue, 0, now_ms), None)
     return end_of(rows, queue) if first is None else first.position.offset
 
 
 def behind(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -> tuple[int, int]:
-    """How many entries there are from an offset on, at most so many, and the timestamp of the first one, or -1."""
+    """The number of entries from an offset on, up to a maximum, and the timestamp of the first one, or -1."""
     count, first_ms = 0, -1
     for count, entry in enumerate(_shown(rows, queue, offset, now_ms), 1):
         first_ms = entry.timestamp if count == 1 else first_ms
@@ -116,12 +116,12 @@ def behind(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -
 
 
 def lag(rows: StateRows, queue: bytes, offset: int, most: int, now_ms: int) -> tuple[int, int, int, int]:
-    """The start and the end of a queue, and what is `behind` an offset."""
+    """The start and the end of a queue, and its entries `behind` an offset."""
     return head_of(rows, queue, now_ms), end_of(rows, queue), *behind(rows, queue, offset, most, now_ms)
 
 
 def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_ms: int) -> TopicRead:
-    """The entries from an offset on, so many bytes at most but for the first one. Raises OffsetOutOfRange."""
+    """The entries from an offset on, up to a size except for the first one. Raises OffsetOutOfRange."""
     shard_end = position_of(rows).offset
     if not 0 <= offset <= shard_end:
         raise OffsetOutOfRange(f"offset {offset} is not in 0 to {shard_end}, where the queue's shard ends")
@@ -143,7 +143,7 @@ def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_m
 
 
 def search(rows: StateRows, queue: bytes, start: int, timestamp: int, most: int, now_ms: int) -> Searched:
-    """The first entry from an offset on that is as young as a timestamp, among so many."""
+    """The first entry from an offset on at or after a timestamp, within a number of entries."""
     for number, entry in enumerate(_shown(rows, queue, start, now_ms)):
         if number >= most:
             return Searched(-1, -1, entry.position.offset)
@@ -153,7 +153,7 @@ def search(rows: StateRows, queue: bytes, start: int, timestamp: int, most: int,
 
 
 def newest(rows: StateRows, queue: bytes, start: int, best: tuple[int, int], most: int, now_ms: int) -> Searched:
-    """As `search`, the youngest one; `best` is the offset and the timestamp of the youngest one before."""
+    """Like `search`, for the newest timestamp; `best` is the offset and the timestamp of the newest one so far."""
     for number, entry in enumerate(_shown(rows, queue, start, now_ms)):
         if number >= most:
             return Searched(*best, entry.position.offset)
@@ -163,7 +163,7 @@ def newest(rows: StateRows, queue: bytes, start: int, best: tuple[int, int], mos
 
 
 def _batches(found: Sequence[QueueEntry]) -> Iterator[bytes]:
-    """Entries as batches, in as few as can have them together."""
+    """Entries as batches, as few as possible."""
     first = 0
     for at, entry in enumerate(found):
         base = found[first]
@@ -195,7 +195,7 @@ def _hole(first: int, end: int, leader_epoch: int) -> bytes:
 
 
 def _reaching(batch: bytearray, last_delta: int) -> bytes:
-    """A batch whose last offset is that much behind its first."""
+    """The batch with its last offset that far after its first."""
     batch[23:27] = last_delta.to_bytes(4, "big")
     batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
     return bytes(batch)

@@ -1,4 +1,4 @@
-"""How many bytes the queues of each owner take: which have changed in a shard, and the totals of many shards. Pure."""
+"""The bytes of the queues of each owner: changes within a shard, and the totals over many shards. Pure."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ _AT_ONCE: Final = 5_000
 
 
 class UsagePage(NamedTuple):
-    """Owners whose bytes are others behind a version, and what they are now. `life` names the state they are from."""
+    """Owners whose bytes changed after a version, with their present bytes. `life` names the state they are from."""
 
     life: tuple[int, int]
     version: int
@@ -21,11 +21,11 @@ class UsagePage(NamedTuple):
 
 
 BEGINNING: Final = UsagePage((-1, -1), 0, {}, more=True)
-"""What who knows nothing of a shard has got of it."""
+"""The state of a reader that knows nothing of a shard."""
 
 
 class OwnerChanges:
-    """The owners of a shard in the order in which their bytes have changed."""
+    """The owners of a shard in the order of their last changes."""
 
     def __init__(self) -> None:
         self._loads = 0
@@ -33,7 +33,7 @@ class OwnerChanges:
         self._changed: dict[int, int] = {}
 
     def load(self, rows: StateRows) -> None:
-        """The shard is made anew of its rows."""
+        """Rebuild from rows."""
         self._loads += 1
         self._changed = {owner: number for number, (owner, _) in enumerate(owners(rows, NO_OWNER), 1)}
         self._version = len(self._changed)
@@ -48,7 +48,7 @@ class OwnerChanges:
                 self._changed[owner] = self._version
 
     def since(self, rows: StateRows, leader_epoch: int, known: tuple[int, int], version: int) -> UsagePage:
-        """What has changed behind a version of a life."""
+        """The changes after a version of a life."""
         life = leader_epoch, self._loads
         if known != life:
             version = 0
@@ -67,7 +67,7 @@ class OwnerChanges:
 
 
 class OwnerTotals:
-    """The bytes of owners over all shards. `changed` is told by how many bytes an owner has more."""
+    """The bytes of owners over all shards. `changed` gets each increase of an owner's bytes."""
 
     def __init__(self, changed: Callable[[int, int], None]) -> None:
         self._changed = changed
@@ -76,17 +76,17 @@ class OwnerTotals:
         self._bytes: dict[int, int] = {}
 
     def known(self, shard: Hashable) -> UsagePage:
-        """What was taken in last of a shard."""
+        """The last page of a shard."""
         return self._pages.get(shard, BEGINNING)
 
     def take(self, shard: Hashable, page: UsagePage) -> None:
-        """Take in what has changed in a shard since `known`."""
+        """Add the changes of a shard since `known`."""
         of = self._of.setdefault(shard, {})
         if self.known(shard).life != page.life:
             for owner in [owner for owner in of if owner not in page.bytes]:
                 self._put(of, owner, 0)
         elif self.known(shard).version > page.version:
-            return  # it comes late
+            return  # a late page
         for owner, size in page.bytes.items():
             self._put(of, owner, size)
         self._pages[shard] = page._replace(bytes={})
@@ -99,12 +99,12 @@ class OwnerTotals:
             self.add(owner, more)
 
     def add(self, owner: int, more: int) -> None:
-        """An owner has so many bytes more, or less, that are in no shard yet."""
+        """Add bytes of an owner that are in no shard yet; a negative number removes them."""
         total = self._bytes.pop(owner, 0) + more
         if total:
             self._bytes[owner] = total
         self._changed(owner, more)
 
     def bytes(self, owner: int) -> int:
-        """What the queues of an owner take."""
+        """The bytes of an owner's queues."""
         return self._bytes.get(owner, 0)
