@@ -53,11 +53,11 @@ def _sequence_values(first: int, count: int) -> list[bytes]:
 
 
 class _Rows(StateRows):
-    """Rows with what has become of them in this step."""
+    """Rows with the changes of this step."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
-        self._blocks: dict[bytes, bytes | None] = {}  # those of `changes`: many names may be looked for in them
+        self._blocks: dict[bytes, bytes | None] = {}  # those of `changes`: they may be searched for many names
         self.changes: dict[bytes, bytes | None] = {}
 
     def put_block(self, key: bytes, value: bytes | None) -> None:
@@ -114,7 +114,7 @@ class _Step:
                 own = msgspec.msgpack.encode(policies) if policies else None
                 self.changes[topic_policies_key(sequence)] = own
             case events.Renamed():
-                pass  # the next event says what becomes of rows
+                pass  # the next event determines the rows
             case _:
                 self._take_of_directory(event)
 
@@ -147,7 +147,7 @@ class _Step:
             self._count(namespace, more)
 
     def _remove_names(self, namespace: int, last: bytes) -> None:
-        """Remove what names up to this one have; in a block that goes on behind it they are gone."""
+        """Remove the rows of names up to this one; names in a block that continues after it are marked as gone."""
         end, first = last + b"\x00", b""
         names = list(values_by_name(self._rows, namespace, first, end))
         self._count(namespace, -sum(is_topic(value) for _, value in names))
@@ -192,7 +192,7 @@ class _Step:
                 self.changes[policies_key(event.level, event.account, event.id)] = own
             case events.TenantRemoved(removed):
                 self.changes[policies_key(TENANT, number=removed)] = None
-                self.changes[tenant_key(removed)] = None  # a namespace without a tenant is as good as removed
+                self.changes[tenant_key(removed)] = None  # a namespace without a tenant counts as removed
             case events.NamespaceRemoved(removed):
                 self.changes[policies_key(NAMESPACE, number=removed)] = None
                 self.changes[namespace_key(removed)] = encode_event(event)
@@ -201,7 +201,7 @@ class _Step:
 
 
 def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, bytes | None]:
-    """What records make of rows that have all before them: rows and their new values. Raises BatchCorrupt."""
+    """The changes of rows, which have all earlier records, by records. Raises BatchCorrupt."""
     step = _Step(rows)
     for record in found:
         step.take(decode_event(record))

@@ -62,13 +62,13 @@ __all__ = [
 _MOST_LABELS: Final = 64
 _LONGEST_LABEL: Final = 256
 _MOVES: Final = "moves"
-"""In turn with each other: a namespace leaves a tenant before that is deleted, or not at all."""
+"""Serialised with each other: a namespace leaves a tenant before the tenant's deletion, or not at all."""
 _POLICIES: Final = msgspec.msgpack.Decoder(PoliciesPut)
 _ROW: Final = msgspec.msgpack.Decoder(TenantPut | NamespacePut | NamespaceRemoved)
 
 
 class CreateTenant(NamedTuple):
-    """A new tenant. The response is its `TenantPut`, and whether it is new."""
+    """Create a tenant. The response is its `TenantPut`, and whether it is new."""
 
     account: str
     name: str
@@ -77,7 +77,7 @@ class CreateTenant(NamedTuple):
 
 
 class UpdateTenant(NamedTuple):
-    """Another name, other labels; None leaves what is there."""
+    """Change the name or labels; None leaves them unchanged."""
 
     tenant: int
     account: str
@@ -86,13 +86,13 @@ class UpdateTenant(NamedTuple):
 
 
 class DeleteTenant(NamedTuple):
-    """Remove a tenant with all it has."""
+    """Delete a tenant with everything in it."""
 
     tenant: int
 
 
 class CreateNamespace(NamedTuple):
-    """A new namespace. The response is its `NamespacePut`, and whether it is new."""
+    """Create a namespace. The response is its `NamespacePut`, and whether it is new."""
 
     tenant: int
     name: str
@@ -101,7 +101,7 @@ class CreateNamespace(NamedTuple):
 
 
 class UpdateNamespace(NamedTuple):
-    """Another name, tenant, labels or subjects; None leaves what is there. `to_tenant` is where it is then."""
+    """Change the name, tenant, labels or subjects; None leaves them unchanged. `to_tenant` is the new tenant."""
 
     namespace: int
     to_tenant: int
@@ -111,19 +111,19 @@ class UpdateNamespace(NamedTuple):
 
 
 class DeleteNamespace(NamedTuple):
-    """Remove a namespace with all its topics."""
+    """Delete a namespace with all its topics."""
 
     namespace: int
 
 
 class NamespaceIsSwept(NamedTuple):
-    """No shard has rows of it any more."""
+    """No shard has rows of the namespace any more."""
 
     namespace: int
 
 
 class SetPolicies(NamedTuple):
-    """Change policies of an account, a tenant or a namespace. The response is its policies then."""
+    """Change policies of an account, a tenant or a namespace. The response is the new policies."""
 
     scope: PolicyScope
     changes: PolicyChange
@@ -176,14 +176,14 @@ class Directory:
         self._namespace_names: dict[int, list[str]] = {}
         self._next_ids = [1, 1]
         self.policies = PolicyTable()
-        """What is set on accounts, tenants and namespaces."""
+        """The policies of accounts, tenants and namespaces."""
         self.removed: dict[int, None] = {}
-        """Namespaces of which shards may still have rows."""
+        """Removed namespaces of which shards may still have rows."""
         self.version = 0
-        """Counts what has happened to tenants, namespaces and their policies."""
+        """Counts the events of tenants, namespaces and their policies."""
 
     def load(self, rows: StateRows) -> None:
-        """Take in all that rows have."""
+        """Load everything from rows."""
         self._next_ids = list(read_next_ids(rows.get(NEXT_IDS_KEY)))
         for first in (tenant_key(0), namespace_key(0)):
             for _, value in rows.scan(first, bytes((first[0] + 1,))):
@@ -217,20 +217,20 @@ class Directory:
         return found if found is not None and found.tenant in self._tenants else None
 
     def policies_of(self, namespace: int) -> list[tuple[PolicyScope, Policies]]:
-        """What is set on a namespace, its tenant and its account, in this order; nothing of one that is gone."""
+        """The policies of a namespace, its tenant and its account, in this order; empty for a removed one."""
         found = self.namespace_by_id(namespace)
         if found is None:
             return []
         return self.policies.chain(namespace, found.tenant, self._tenants[found.tenant].account)
 
     def tenants(self, account: str, first: str = "") -> Iterator[TenantPut]:
-        """Tenants of an account in the order of their names, from a name on."""
+        """Tenants of an account ordered by name, from a name on."""
         names = self._tenant_names.get(account, [])
         for at in range(bisect_left(names, first), len(names)):
             yield self._tenants[self._tenant_ids[account, names[at]]]
 
     def namespaces(self, tenant: int, first: str = "") -> Iterator[NamespacePut]:
-        """Namespaces of a tenant in the order of their names, from a name on."""
+        """Namespaces of a tenant ordered by name, from a name on."""
         names = self._namespace_names.get(tenant, [])
         for at in range(bisect_left(names, first), len(names)):
             yield self._namespaces[self._namespace_ids[tenant, names[at]]]
@@ -252,7 +252,7 @@ class Directory:
         return (account, name) in self._tenant_ids
 
     def every(self) -> Iterator[TenantPut | NamespacePut | PoliciesPut]:
-        """All there are, each tenant before its namespaces, and their policies."""
+        """Everything, each tenant before its namespaces, and the policies."""
         for tenant in self._tenants.values():
             yield tenant
             yield from self.namespaces(tenant.id)
@@ -261,7 +261,7 @@ class Directory:
     # -- deciding -----------------------------------------------------------------------------------
 
     def decide(self, command: DirectoryCommand) -> tuple[Sequence[InventoryEvent], object]:
-        """The events of a command, and its response. Raises what it is refused with."""
+        """The events of a command, and its response. Raises the error of a refusal."""
         match command:
             case CreateTenant():
                 return self._create_tenant(command)
@@ -355,7 +355,7 @@ class Directory:
     # -- applying -----------------------------------------------------------------------------------
 
     def apply(self, event: InventoryEvent) -> None:
-        """Take in an event; those of topics change nothing here."""
+        """Apply an event; those of topics change nothing here."""
         self.version += isinstance(event, DirectoryEvent)
         self.policies.apply(event)
         match event:

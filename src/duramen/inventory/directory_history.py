@@ -1,4 +1,4 @@
-"""Tenants and namespaces on all nodes: the leader of shard 0 sends each node what is new. Pure."""
+"""Tenants and namespaces on all nodes: the leader of shard 0 sends each node the new events. Pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ _PAGE_EVENTS: Final = 10_000
 
 
 class DirectoryState(NamedTuple):
-    """What a node knows of the directory.
+    """The state of a node's copy of the directory.
 
-    `epoch` and `loads` name the life of the shard that told it, `version` counts events since then; `taken`: how many
-    events of the whole are there, -1: all.
+    `epoch` and `loads` identify the life of the sending shard, `version` counts events since then; `taken`: the number
+    of received events of the whole, -1: all.
     """
 
     epoch: int
@@ -32,7 +32,7 @@ DIRECTORY_UNKNOWN: Final = DirectoryState(-1, -1, -1)
 
 
 class DirectoryPage(NamedTuple):
-    """What makes a node's copy that of `state`: events behind what it has, or, with `whole`, all from the first."""
+    """The events that lead to `state`: those after the node's state, or, with `whole`, all from the first."""
 
     state: DirectoryState
     whole: bool
@@ -40,7 +40,7 @@ class DirectoryPage(NamedTuple):
 
 
 class DirectoryHistory:
-    """What has happened to the directory since the shard was loaded."""
+    """The events of the directory since the shard was loaded."""
 
     def __init__(self) -> None:
         self._loads = 0
@@ -49,18 +49,18 @@ class DirectoryHistory:
         self._image: tuple[int, list[bytes]] | None = None
 
     def loaded(self) -> None:
-        """The directory is read from rows."""
+        """The directory is loaded from rows."""
         self._loads += 1
         self._version, self._image = 0, None
         self._recent.clear()
 
     def add(self, event: bytes) -> None:
-        """One more event of it."""
+        """Add an event."""
         self._version += 1
         self._recent.append(event)
 
     def page(self, epoch: int, directory: Directory, known: DirectoryState) -> DirectoryPage:
-        """What a node lacks that knows this much, in the epoch of this leadership."""
+        """The events that a node with this state lacks, in the epoch of this leadership."""
         behind = self._version - known.version
         if known[:2] == (epoch, self._loads) and known.taken < 0 and 0 <= behind <= len(self._recent):
             events = list(self._recent)[len(self._recent) - behind :] if behind else []
@@ -75,7 +75,7 @@ class DirectoryHistory:
 
 
 class DirectoryCopy:
-    """The directory as this node was told of it last."""
+    """The last received directory on this node."""
 
     def __init__(self) -> None:
         self.state = DIRECTORY_UNKNOWN
@@ -83,13 +83,13 @@ class DirectoryCopy:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is there that this node was told of."""
+        """Whether the copy is complete."""
         return self.state != DIRECTORY_UNKNOWN and self.state.taken < 0
 
     def take(self, asked: DirectoryState, page: DirectoryPage) -> bool:
-        """Take in an answer to a question asked in a state; whether the copy is whole, and as new as the answer."""
+        """Apply a response to a request from state `asked`; returns whether the copy is complete and up to date."""
         if asked != self.state:
-            # Others have asked meanwhile, and their answer came first.
+            # Concurrent requests got their response first.
             return self.state.taken < 0 and self.state[:2] == page.state[:2] and self.state[2] >= page.state[2]
         if page.whole:
             self.directory = Directory()

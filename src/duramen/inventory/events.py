@@ -48,7 +48,7 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TenantPut(_Event, frozen=True, tag=1):
-    """A tenant is made, or is another from here on."""
+    """A tenant is created, or changed to this."""
 
     id: int
     account: str
@@ -58,7 +58,7 @@ class TenantPut(_Event, frozen=True, tag=1):
 
 
 class NamespacePut(_Event, frozen=True, tag=2):
-    """A namespace is made, or is another from here on; messages to `subjects` of NATS are records of its topics."""
+    """A namespace is created, or changed to this; messages to its NATS `subjects` are records of its topics."""
 
     id: int
     tenant: int
@@ -69,7 +69,7 @@ class NamespacePut(_Event, frozen=True, tag=2):
 
 
 class TenantRemoved(_Event, frozen=True, tag=3):
-    """A tenant is gone with all its namespaces and their topics; it was called so."""
+    """A tenant is deleted with all its namespaces and their topics; `name` was its name."""
 
     id: int
     account: str = ""
@@ -77,7 +77,7 @@ class TenantRemoved(_Event, frozen=True, tag=3):
 
 
 class NamespaceRemoved(_Event, frozen=True, tag=4):
-    """A namespace is gone with all its topics, whose rows are removed afterwards; it was called so."""
+    """A namespace is deleted with all its topics, whose rows are removed later; `name` was its name."""
 
     id: int
     tenant: int = 0
@@ -91,9 +91,9 @@ class NamespaceSwept(_Event, frozen=True, tag=5):
 
 
 class TopicsCreated(_Event, frozen=True, tag=6):
-    """Topics are made: `body` has their names in order, the first of which gets the sequence `first`.
+    """Topics are created: `body` has their names in order, the first of which gets the sequence `first`.
 
-    `alone`: before, no name between the first and the last was there.
+    `alone`: before, no name between the first and the last existed.
     """
 
     namespace: int
@@ -104,7 +104,7 @@ class TopicsCreated(_Event, frozen=True, tag=6):
 
 
 class NameChanged(_Event, frozen=True, tag=7):
-    """The row of a name is this from here on, None: it is gone; and so is what is under way with it."""
+    """The new row of a name, None: it is removed; and the name's pending change."""
 
     namespace: int
     name: bytes
@@ -113,9 +113,9 @@ class NameChanged(_Event, frozen=True, tag=7):
 
 
 class NamesChanged(_Event, frozen=True, tag=12):
-    """As NameChanged of many names: `rows` have the namespace, the name, its own row, and what is under way with it.
+    """Like NameChanged for many names: `rows` have the namespace, the name, its own row, and its pending change.
 
-    A name whose row is empty is in a block, and gone. `counts`: in a namespace so many topics more have names.
+    A name with an empty row is in a block, and gone. `counts`: the increase of the number of topics by namespace.
     """
 
     rows: list[tuple[int, bytes, bytes | None, bytes | None]]
@@ -123,7 +123,7 @@ class NamesChanged(_Event, frozen=True, tag=12):
 
 
 class TopicPlaced(_Event, frozen=True, tag=8):
-    """A topic of this shard has this name from here on, None: it is gone. The name before may become an alias."""
+    """The new name of a topic of this shard, None: it is deleted. The old name may become an alias."""
 
     sequence: int
     namespace: int
@@ -135,7 +135,7 @@ class TopicPlaced(_Event, frozen=True, tag=8):
 
 
 class AliasChanged(_Event, frozen=True, tag=9):
-    """A topic of this shard has an alias from here on, or has it no longer."""
+    """A topic of this shard gets an alias, or loses it."""
 
     sequence: int
     namespace: int
@@ -144,26 +144,26 @@ class AliasChanged(_Event, frozen=True, tag=9):
 
 
 class NamespaceDropped(_Event, frozen=True, tag=10):
-    """Nothing is made in this namespace any more."""
+    """Nothing is created in this namespace any more."""
 
     namespace: int
 
 
 class NamesRemoved(_Event, frozen=True, tag=11):
-    """The names of a dropped namespace are gone up to this one."""
+    """The names of a dropped namespace are removed up to this one."""
 
     namespace: int
     last: bytes
 
 
 class ChangesFenced(_Event, frozen=True, tag=32):
-    """Steps of changes count from here on only where they come with this token or a higher one."""
+    """From here on steps of changes need this token or a higher one."""
 
     token: int
 
 
 class PoliciesPut(_Event, frozen=True, tag=20):
-    """An account, a tenant or a namespace has these policies of its own from here on.
+    """The new policies of an account, a tenant or a namespace.
 
     An account has its name and no id, the others an id and no account.
     """
@@ -175,7 +175,7 @@ class PoliciesPut(_Event, frozen=True, tag=20):
 
 
 class TopicPoliciesPut(_Event, frozen=True, tag=21):
-    """A topic of this shard, which has this name, has these policies of its own from here on."""
+    """The new policies of a topic of this shard, which has this name."""
 
     sequence: int
     policies: Policies
@@ -184,7 +184,7 @@ class TopicPoliciesPut(_Event, frozen=True, tag=21):
 
 
 class Renamed(_Event, frozen=True, tag=22):
-    """A tenant or a namespace was called so, in that tenant, up to the next event: for those who follow it."""
+    """The name of a tenant or a namespace, and its tenant, before the next event: for subscribers."""
 
     level: str
     id: int
@@ -194,7 +194,7 @@ class Renamed(_Event, frozen=True, tag=22):
 
 
 DirectoryEvent: TypeAlias = TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | PoliciesPut
-"""What happens to tenants and namespaces, and to their policies."""
+"""The events of tenants and namespaces, and of their policies."""
 
 InventoryEvent: TypeAlias = (
     TenantPut | NamespacePut | TenantRemoved | NamespaceRemoved | NamespaceSwept | TopicsCreated | NameChanged
@@ -204,10 +204,10 @@ InventoryEvent: TypeAlias = (
 
 
 class PendingChange(msgspec.Struct, frozen=True, array_like=True):
-    """A change of several shards that is under way, as it lies beside the name that it begins at.
+    """A change over several shards in progress, stored with the name that it starts at.
 
-    `kind` is `move`, `delete`, `alias` or `unalias`, and `arrive` at the name that a move leads to; `key` is the topic;
-    `namespace` and `name` are where a move leads, or has begun.
+    `kind` is `move`, `delete`, `alias` or `unalias`, and `arrive` at the target name of a move; `key` is the topic;
+    `namespace` and `name` are the target of a move, or its start.
     """
 
     kind: str
@@ -219,7 +219,7 @@ class PendingChange(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> TopicKey:
-        """The topic that is changed."""
+        """The changed topic."""
         return TopicKey(self.shard, self.sequence)
 
 
@@ -234,7 +234,7 @@ def encode_event(event: InventoryEvent) -> bytes:
 
 
 def decode_event(record: DecodedRecord) -> InventoryEvent:
-    """What a record says. Raises BatchCorrupt."""
+    """The event in a record. Raises BatchCorrupt."""
     try:
         event: InventoryEvent = _DECODER.decode(record.value or b"")
     except msgspec.MsgspecError as error:
@@ -243,10 +243,10 @@ def decode_event(record: DecodedRecord) -> InventoryEvent:
 
 
 def encode_pending(change: PendingChange) -> bytes:
-    """A change that is under way as a row's value."""
+    """A pending change as a row's value."""
     return _ENCODER.encode(change)
 
 
 def decode_pending(value: bytes) -> PendingChange:
-    """The change that a row's value is."""
+    """The pending change of a row's value."""
     return _PENDING.decode(value)

@@ -22,17 +22,17 @@ class DirectoryExport(NamedTuple):
     tenants: list[TenantPut]
     namespaces: list[NamespacePut]
     tenant_policies: list[dict[str, str]]
-    """What is set on each tenant and its account, the nearest value of each policy."""
+    """The effective policies of each tenant."""
     namespace_policies: list[dict[str, str]]
-    """The same of each namespace."""
+    """The effective policies of each namespace."""
 
 
 def topics_page(
     rows: StateRows, first: int, end: int, max_bytes: int, *, names: bool = True, policies: bool = False
 ) -> TopicsPage:  # fmt: skip
-    """Some of the topics that were made together up to a sequence with `first <= sequence < end`.
+    """Some of the topics that were created together up to a sequence with `first <= sequence < end`.
 
-    Without `names` it has none but those of topics that were moved, and without `policies` none of these.
+    Without `names` it has only those of moved topics, and without `policies` none of these.
     """
     page = TopicsPage([], [], [], [], [], [], [], None, [], [])
     size = topics = 0
@@ -65,7 +65,7 @@ def topics_page(
 
 
 def _in_force(chain: Iterable[Policies]) -> dict[str, str]:
-    """The nearest value of each policy, as text; `chain` has what is set, the nearest level first."""
+    """The nearest value of each policy, as text; `chain` has the policies by level, the nearest first."""
     found = dict[str, bool | int | str]()
     for own in chain:
         found = own | found
@@ -73,12 +73,12 @@ def _in_force(chain: Iterable[Policies]) -> dict[str, str]:
 
 
 def next_sequence(rows: StateRows) -> int:
-    """Behind the sequences of all topics of a shard."""
+    """The end of the sequences of a shard's topics."""
     return int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
 
 
 def directory_export(rows: StateRows) -> DirectoryExport:
-    """The tenants and namespaces that the rows of shard 0 have."""
+    """The tenants and namespaces in the rows of shard 0."""
     found = Directory()
     found.load(rows)
     tenants, namespaces = found.every_tenant(), found.every_namespace()

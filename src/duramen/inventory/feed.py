@@ -19,15 +19,15 @@ from duramen.inventory.packing import unpack_names
 __all__ = ["FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "is_known", "scope_keys"]
 
 FeedKey: TypeAlias = tuple[str, Any]
-"""`account`, `tenant` and `namespace`: what is in it; with `is` before: that itself; `topic`: a topic."""
+"""`account`, `tenant` and `namespace`: their content; with `is` before: the entity itself; `topic`: a topic."""
 
 _ITSELF: Final = "is "
 
 
 class FeedScope(NamedTuple):
-    """What is followed: an account, a tenant, a namespace, the names in it that begin with `prefix`, or a topic.
+    """The scope of a subscription: an account, a tenant, a namespace, the names in it with `prefix`, or a topic.
 
-    What it is in has ids too, and is followed as far as it itself is changed.
+    Its parents have ids too, and their own changes are included.
     """
 
     account: str
@@ -38,16 +38,16 @@ class FeedScope(NamedTuple):
 
 
 class NamedTopic(NamedTuple):
-    """A name and the lasting id of what it leads to."""
+    """A name and the lasting id of its topic."""
 
     name: str
     id: UUID
 
 
 class InventoryChange(NamedTuple):
-    """Something that has happened. `tenant` and `namespace` are their names now; `old` is the path before.
+    """A change. `tenant` and `namespace` are their present names; `old` is the previous path.
 
-    Topics are those that were created, moved or deleted, or the one that an alias leads to.
+    Topics are those that were created, moved or deleted, or the one of an alias.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class InventoryChange(NamedTuple):
 
 
 def scope_keys(scope: FeedScope) -> frozenset[FeedKey]:
-    """The keys of events that concern a scope."""
+    """The keys of events in a scope."""
     keys: list[FeedKey] = [(_ITSELF + ACCOUNT, scope.account)]
     if scope.tenant:
         keys.append((_ITSELF + TENANT, scope.tenant))
@@ -76,7 +76,7 @@ def scope_keys(scope: FeedScope) -> frozenset[FeedKey]:
 
 
 def event_keys(event: InventoryEvent, shard: int, directory: Directory) -> set[FeedKey]:
-    """The keys of an event of a shard; none of one that means nothing to anybody else."""
+    """The keys of an event of a shard; none for an internal event."""
     match event:
         case events.TenantPut(number, account) | events.TenantRemoved(number, account):
             return {(_ITSELF + TENANT, number), (ACCOUNT, account)}
@@ -103,7 +103,7 @@ def event_keys(event: InventoryEvent, shard: int, directory: Directory) -> set[F
 
 
 def is_known(event: InventoryEvent, directory: Directory) -> bool:
-    """Whether a directory has all namespaces of an event about topics, so that `event_keys` has all its keys."""
+    """Whether a directory has all namespaces of an event about topics, so that `event_keys` finds all its keys."""
     match event:
         case events.TopicsCreated(namespace) | events.AliasChanged(_, namespace):
             return directory.namespace_by_id(namespace) is not None
@@ -134,7 +134,7 @@ def _in_tenant(tenant: int, directory: Directory) -> Iterator[FeedKey]:
 def change_of(
     event: InventoryEvent, shard: int, scope: FeedScope, directory: Directory, inventory: UUID
 ) -> InventoryChange | None:
-    """What an event that concerns a scope says to those who follow it; None where the prefix is of other names."""
+    """The change for subscribers of a scope by an event; None if the prefix excludes its names."""
     match event:
         case events.TenantPut(_, _, name, _, labels):
             return InventoryChange("tenant-put", name, labels=labels)

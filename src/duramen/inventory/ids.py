@@ -24,7 +24,7 @@ LARGEST_SEQUENCE: Final = (1 << _SEQUENCE_BITS) - 1
 
 
 class TopicKey(NamedTuple):
-    """A topic as rows know it: the shard that made it, and its sequence there."""
+    """A topic in rows: the shard that created it, and its sequence there."""
 
     shard: int
     sequence: int
@@ -37,12 +37,12 @@ def _head(inventory: UUID, shard: int) -> int:
 
 
 def topic_id(inventory: UUID, key: TopicKey) -> UUID:
-    """The lasting id of a topic; `inventory` is the id of the stream that the inventory is kept in."""
+    """The lasting id of a topic; `inventory` is the id of the inventory's stream."""
     return UUID(int=(_head(inventory, key.shard) << _SEQUENCE_BITS) | key.sequence)
 
 
 def topic_key(inventory: UUID, lasting_id: UUID, shards: int) -> TopicKey:
-    """What rows know a topic by. Raises TopicNotFound for an id of another inventory."""
+    """The key of a topic in rows. Raises TopicNotFound for an id of another inventory."""
     head, sequence = lasting_id.int >> _SEQUENCE_BITS, lasting_id.int & LARGEST_SEQUENCE
     shard = head >> _SALT_BITS
     if shard >= shards or head != _head(inventory, shard):

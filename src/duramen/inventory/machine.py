@@ -102,29 +102,29 @@ __all__ = [
 ]
 
 MOST_NAMES: Final = 5000
-"""What one command may make, so that others get their turn."""
+"""The largest number of topics per command, so that other commands are not delayed."""
 
 _SCANNED_AT_ONCE: Final = 2
 _LEAST_SCANNED: Final = 16
-_LEAST_OF_A_BLOCK: Final = 16  # fewer have rows of their own, which are found sooner
+_LEAST_OF_A_BLOCK: Final = 16  # fewer get individual rows, which are found faster
 _LOCKS: Final = 64  # for the names of a namespace
 _SWEPT_AT_ONCE: Final = 2000
 
 
 class CreateTopics(NamedTuple):
-    """New topics in a namespace: names of this shard, in order. Those that are there stay. The answer is `Created`."""
+    """Create topics in a namespace: names of this shard, in order. Existing ones stay. The response is `Created`."""
 
     namespace: int
     blocks: Sequence[NameBlock]
 
     @property
     def total(self) -> int:
-        """How many names that are."""
+        """The number of names."""
         return sum(block.size for block in self.blocks)
 
 
 class Created(NamedTuple):
-    """How many names are new, and the sequence of the first of them; `existing` were there already."""
+    """The number of new names, and the sequence of the first; `existing` ones stay."""
 
     new: int
     first: int
@@ -132,20 +132,20 @@ class Created(NamedTuple):
 
 
 class SetTopicPolicies(NamedTuple):
-    """Change policies of a topic that this shard has made. The response is its policies then."""
+    """Change policies of a topic that this shard has created. The response is the new policies."""
 
     sequence: int
     changes: PolicyChange
 
 
 class DropNamespace(NamedTuple):
-    """Make nothing in this namespace any more."""
+    """Create nothing in this namespace any more."""
 
     namespace: int
 
 
 class SweepNamespace(NamedTuple):
-    """Remove some names of a dropped namespace; the response says whether there may be more."""
+    """Remove some names of a dropped namespace; the response tells whether there may be more."""
 
     namespace: int
 
@@ -154,13 +154,13 @@ _OneCommand: TypeAlias = CreateTopics | ChangeStep | DropNamespace | SweepNamesp
 
 
 class Fence(NamedTuple):
-    """Refuse steps of changes that come with a lower token from here on. Refused where a higher one is known."""
+    """Refuse steps of changes with lower tokens from here on. Refused if a higher one is known."""
 
     token: int
 
 
 class Fenced(NamedTuple):
-    """A step of a change, by the token of the node that takes it."""
+    """A step of a change, with the token of the submitting node."""
 
     token: int
     step: ChangeStep
@@ -191,13 +191,13 @@ def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tup
         locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
     found = [(command.namespace, lock, "names") for lock in locks]
     if not isinstance(command, CreateTopics) or command.total >= _LEAST_OF_A_BLOCK:
-        # Blocks do not overlap: of two commands that are decided at once each would see that its names are alone.
+        # Blocks must not overlap: each of two concurrent commands would consider its names alone.
         found.append((command.namespace, 0, "blocks"))
     return tuple(found)
 
 
 def _keys_of_step(step: ChangeStep) -> list[Hashable]:
-    # Changes of other names of the namespace do not wait for one another.
+    # Changes of other names of the namespace can run concurrently.
     found: list[Hashable] = [(namespace, crc32(name) % _LOCKS, "names") for namespace, name in names_of(step)]
     if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
         found.append(_lock_of_topic(step.sequence))
@@ -209,7 +209,7 @@ def _lock_of_topic(sequence: int) -> tuple[int, str]:
 
 
 class TopicShardState:
-    """What a shard has in memory beside its rows: the sequence that the next topic gets, and the token of changes."""
+    """The memory of a shard besides its rows: the next topic's sequence, and the token of changes."""
 
     def __init__(self, shard: int) -> None:
         self._shard = shard
@@ -217,12 +217,12 @@ class TopicShardState:
         self._token = 0
 
     def load(self, rows: StateRows) -> None:
-        """Begin where the rows end."""
+        """Load it from rows."""
         self._next = int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
         self._token = int.from_bytes(rows.get(FENCE_KEY) or b"", "big")
 
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
-        """The events of a command, and its response. Raises what it is refused with."""
+        """The events of a command, and its response. Raises the error of a refusal."""
         if isinstance(command, StepsTogether):
             return decide_together(command.steps, rows, self._decide)
         if isinstance(command, Fence | Fenced):
@@ -322,7 +322,7 @@ class TopicShardState:
         begin = BeginChange(namespace, name, "move", to_namespace, to_name, keep_alias)
         begun, (row, pending) = self._begin(begin, rows)
         if row.key.shard != self._shard:
-            return begun, (row, pending)  # the shard that has made it has to be asked
+            return begun, (row, pending)  # the shard that created it must be asked
         self._check_namespace(to_namespace, rows)
         there = value_of_name(rows, to_namespace, to_name)
         if there is not None:
@@ -351,7 +351,7 @@ class TopicShardState:
         if rows.get(pending_key(namespace, name)) != encode_pending(pending):
             return (), None
         if value_of_name(rows, namespace, name) is None:
-            row = None  # the namespace was dropped, and this name swept
+            row = None  # the namespace was dropped, and this name removed
         return [self._changed(namespace, name, row, None)], None
 
     # -- topics -------------------------------------------------------------------------------------
@@ -368,10 +368,10 @@ class TopicShardState:
         return [*made, *ended], None
 
     def _place(self, command: PlaceTopic, rows: StateRows, row: NameRow | None = None) -> _Decided:
-        """`row` is that of `origin`, where this shard has that name."""
+        """`row` is that of `origin`, if this shard has that name."""
         sequence, origin, place, keep_alias, _ = command
         if row is not None and row.key == (self._shard, sequence) and not row.flags & (ALIAS | ARRIVED):
-            now = origin  # it has the name that it was made with
+            now = origin  # it still has its original name
         else:
             now = current_place(rows, sequence)
         if now == place:
@@ -431,7 +431,7 @@ def _taken(name: bytes, row: NameRow) -> DuramenError:
 
 
 def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool:
-    """Whether no name between these has a row, nor is one in a block."""
+    """Whether no name in this range has a row or is in a block."""
     if next(own_name_rows(rows, namespace, first, last + b"\x00"), None) is not None:
         return False
     block = next(name_blocks(rows, namespace, first), None)
@@ -439,7 +439,7 @@ def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool
 
 
 def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
-    """Which of these names, which are in order, are there: by a scan, or by gets where much is between them."""
+    """The existing ones of these ordered names: found by a scan, or by gets if the range is large."""
     if len(names) >= _LEAST_SCANNED:
         there = set[bytes]()
         for name, _ in values_by_name(rows, namespace, names[0], names[-1] + b"\x00"):

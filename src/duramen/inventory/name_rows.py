@@ -1,4 +1,4 @@
-"""The row of each name, which has one of its own or is in a block of names that were created together. Pure."""
+"""The row of each name, which has its own or is in a block of names that were created together. Pure."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 GONE = b""
-"""The row of a name that is in a block, and is there no more."""
+"""The row of a name that is in a block, and no longer exists."""
 
 _SKIPPED = len(name_key(0, b""))
 
@@ -41,12 +41,12 @@ def _sequence(block: Block, place: int) -> bytes:
 
 
 def in_block(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
-    """The value that a block has for a name."""
+    """The value of a name in a block."""
     return in_blocks(rows, namespace, (name,))[0]
 
 
 def in_blocks(rows: StateRows, namespace: int, names: Sequence[bytes]) -> list[bytes | None]:
-    """The values that blocks have for names, in their order."""
+    """The values of names in blocks, in order."""
     if not names:
         return []
     found = rows.ceilings([*map(block_key(namespace, b"").__add__, names)], block_end(namespace))
@@ -60,20 +60,20 @@ def _value_in(value: bytes, name: bytes) -> bytes | None:
 
 
 def is_topic(value: bytes | None) -> bool:
-    """Whether a row says that a topic has the name, and no alias."""
+    """Whether a row is of a topic's name, not of an alias."""
     return value is not None and value != GONE and (len(value) == SEQUENCE_BYTES or not value[0] & ALIAS)
 
 
 def changed_row(rows: StateRows, namespace: int, name: bytes, value: bytes | None) -> tuple[bytes | None, int]:
-    """The row of a name's own where it is to have a value, None: no more; and how many topics more have names then."""
-    # Where a row of its own is there its block counts only once that is removed.
+    """A name's own row for a new value, None: removed; and the increase of the number of topics."""
+    # If there is an own row, the block matters only for its removal.
     own, block = _own_and_block(rows, namespace, name, both=value is None)
     before = own if own is not None else block
     return GONE if value is None and block is not None else value, is_topic(value) - is_topic(before)
 
 
 def value_of_name(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
-    """The value of a name's row; None: there is none."""
+    """The value of a name's row; None without one."""
     own, block = _own_and_block(rows, namespace, name)
     return block if own is None else own or None
 
@@ -81,7 +81,7 @@ def value_of_name(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
 def _own_and_block(
     rows: StateRows, namespace: int, name: bytes, *, both: bool = False
 ) -> tuple[bytes | None, bytes | None]:
-    """The row of a name's own, and what a block has for it: where there is no such row, or that of `both` is asked."""
+    """A name's own row, and its value in a block: that is read only without an own row, or with `both`."""
     known = rows.known_names.get((namespace, name)) if type(rows) is RowsReadAhead else None
     if known is not None:
         return known
@@ -90,7 +90,7 @@ def _own_and_block(
 
 
 def values_of_names(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list[bytes | None]:
-    """The values of the rows of names in namespaces, in their order; None: there is none."""
+    """The values of the rows of names in namespaces, in order; None without one."""
     own = rows.get_many([name_key(*one) for one in names])
     others = defaultdict[int, list[bytes]](list)
     for (namespace, name), value in zip(names, own, strict=True):
@@ -104,7 +104,7 @@ def values_of_names(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list
 
 
 class RowsReadAhead(StateRows):
-    """Rows of which some have been read at once: names with what their blocks have, and others."""
+    """Rows of which some were read ahead: names with their values in blocks, and others."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows
@@ -112,11 +112,11 @@ class RowsReadAhead(StateRows):
         self.known_names: dict[tuple[int, bytes], tuple[bytes | None, bytes | None]] = {}
 
     def read(self, keys: Sequence[bytes]) -> None:
-        """Read rows."""
+        """Read rows ahead."""
         self._values.update(zip(keys, self._rows.get_many(keys), strict=True))
 
     def read_names(self, namespace: int, names: Sequence[bytes], removed: Container[tuple[int, bytes]]) -> None:
-        """Read the rows of names; of those that may be `removed` what their blocks have too."""
+        """Read the rows of names ahead; for those that may be `removed` their values in blocks too."""
         own = self._rows.get_many([*map(name_key(namespace, b"").__add__, names)])
         found = [*zip(names, own, strict=True)]
         asked = [name for name, value in found if value is None or (namespace, name) in removed]
@@ -124,29 +124,29 @@ class RowsReadAhead(StateRows):
         self.known_names.update({(namespace, name): (value, blocks.get(name)) for name, value in found})
 
     def get(self, key: bytes) -> bytes | None:
-        """As of `StateRows`."""
+        """See `StateRows`."""
         return self._values[key] if key in self._values else self._rows.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
-        """As of `StateRows`."""
+        """See `StateRows`."""
         return [self.get(key) for key in keys]
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """As of `StateRows`."""
+        """See `StateRows`."""
         return self._rows.scan(first, end)
 
 
 def own_name_rows(
     rows: StateRows, namespace: int, first: bytes, end: bytes | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Rows of their own of names with `first <= name < end`, in order."""
+    """Own rows of names with `first <= name < end`, in order."""
     last = name_end(namespace) if end is None else name_key(namespace, end)
     for key, value in rows.scan(name_key(namespace, first), last):
         yield key[_SKIPPED:], value
 
 
 def name_blocks(rows: StateRows, namespace: int, first: bytes) -> Iterator[tuple[bytes, Block]]:
-    """The blocks that end with `first` or behind it, by their last names, in order."""
+    """The blocks that end at or after `first`, by their last names, in order."""
     for key, value in rows.scan(block_key(namespace, first), block_end(namespace)):
         yield key[_SKIPPED:], read_block(value)
 
@@ -169,7 +169,7 @@ def values_by_name(
     own = own_name_rows(rows, namespace, first, end)
     before = None
     for name, value in merge(own, _rows_of_blocks(rows, namespace, first, end), key=lambda row: row[0]):
-        # Of two of one name its own row comes first.
+        # Of two rows of one name its own comes first.
         if name != before and value:
             yield name, value
         before = name

@@ -44,18 +44,18 @@ class TopicPath(NamedTuple):
 
     @property
     def kafka_name(self) -> str:
-        """What Kafka calls it, if Kafka can carry the name."""
+        """Its Kafka name, valid if Kafka can represent the topic's name."""
         return ".".join(self)
 
 
 def kafka_path(name: str) -> TopicPath | None:
-    """The topic that Kafka calls `tenant.namespace.topic`; None where a name has fewer parts. A topic may have dots."""
+    """The topic with Kafka's name `tenant.namespace.topic`; None for a name with fewer parts. A topic may have dots."""
     parts = name.split(".", 2)
     return TopicPath(*parts) if len(parts) == len(TopicPath._fields) else None
 
 
 class NamedProblem(NamedTuple):
-    """A name of a request, and why nothing came of it."""
+    """A name of a request, and its error."""
 
     name: str
     error: DuramenError
@@ -93,7 +93,7 @@ def check_topic_name(name: str) -> bytes:
 
 
 def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]:
-    """The names that a topic can have, each once and in order of their bytes; and the others."""
+    """The valid topic names, without duplicates and in order of their bytes; and the others."""
     text = "".join(names)
     lengths = [*map(len, names)]
     if names and text.isprintable() and text.isascii() and min(lengths) and max(lengths) <= LONGEST_TOPIC_BYTES:
@@ -110,7 +110,7 @@ def sorted_names(names: Sequence[str]) -> tuple[list[bytes], list[NamedProblem]]
 
 
 def by_shard(namespace: int, names: Sequence[bytes], shards: int) -> list[list[bytes]]:
-    """Names by the shards that they belong to, each in the order that they have."""
+    """Names by the shards that they belong to, in the given order."""
     found = [list[bytes]() for _ in range(shards)]
     for name, digest in zip(names, map(crc32, names, repeat(namespace)), strict=False):  # as in `shard_of`
         found[digest % shards].append(name)
@@ -118,5 +118,5 @@ def by_shard(namespace: int, names: Sequence[bytes], shards: int) -> list[list[b
 
 
 def shard_of(namespace: int, name: bytes, shards: int) -> int:
-    """The shard that the name of a topic belongs to."""
+    """The shard of a topic's name."""
     return crc32(name, namespace) % shards

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 NAMES_OF_A_BLOCK: Final = 128
-"""The most of one block: a lookup unpacks one."""
+"""The largest number of names in a block: a lookup unpacks one."""
 
 _ZSTD_LEVEL: Final = 1
 _LEAST_PACKED: Final = 4
@@ -32,7 +32,7 @@ _MOST_BYTES: Final = 16 << 20
 
 
 class NameBlock(NamedTuple):
-    """New names of a shard that follow one another: the first, the last, how many they are, and all of them packed."""
+    """Adjacent new names of a shard: the first, the last, their number, and all of them packed."""
 
     first: bytes
     last: bytes
@@ -41,7 +41,7 @@ class NameBlock(NamedTuple):
 
 
 class SortedNames(NamedTuple):
-    """Names that topics can have, each once: how many, and in order the blocks of each shard; and the other names."""
+    """Valid topic names without duplicates: their number, and the ordered blocks of each shard; and the other names."""
 
     total: int
     blocks: Sequence[Sequence[NameBlock]]
@@ -49,7 +49,7 @@ class SortedNames(NamedTuple):
 
 
 def pack_names(names: Sequence[bytes]) -> bytes:
-    """Names, in order and without line ends, as the body of an event and of a row."""
+    """Names, in order and without line ends, packed as the body of an event and of a row."""
     joined = b"\n".join(names)
     if len(names) < _LEAST_PACKED:
         return RAW + joined
@@ -57,7 +57,7 @@ def pack_names(names: Sequence[bytes]) -> bytes:
 
 
 def empty_names(count: int) -> bytes:
-    """So many names that are none."""
+    """That many empty names."""
     return RAW + b"\n" * (count - 1)
 
 
@@ -79,7 +79,7 @@ def plain_unpack_names(body: bytes) -> list[bytes]:
 
 
 def find_name(body: bytes, name: bytes) -> int | None:
-    """The place of a name among those of a body; None where it is none of them. Raises BatchCorrupt."""
+    """The index of a name among those of a body; None if it is not one of them. Raises BatchCorrupt."""
     if not is_installed():
         return plain_find_name(body, name)
     import duramen_native
@@ -98,7 +98,7 @@ def plain_find_name(body: bytes, name: bytes) -> int | None:
 
 
 def sort_names(names: Sequence[str], namespace: int, shards: int) -> SortedNames:
-    """Names that are asked for, as they are taken: blocking where they are many."""
+    """Requested names, sorted and packed: blocking if they are many."""
     if is_installed() and namespace < 1 << 32:
         import duramen_native
 

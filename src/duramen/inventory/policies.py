@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 DEFAULT: Final = "default"
-"""The level of a value that nobody has set."""
+"""The level of a value that is not set."""
 
 PolicyChange: TypeAlias = Mapping[str, bool | int | str | None]
 """New values by name; None removes one."""
@@ -38,7 +38,7 @@ _OWN: Final = msgspec.msgpack.Decoder(Policies)
 
 
 class PolicyScope(NamedTuple):
-    """What has policies of its own: an account by name, a tenant or a namespace by id, a topic by key."""
+    """The owner of policies: an account by name, a tenant or a namespace by id, a topic by key."""
 
     level: str
     account: str = ""
@@ -47,26 +47,26 @@ class PolicyScope(NamedTuple):
 
 
 class Effective(NamedTuple):
-    """The value that counts, and the level at which it is set; a quota that nobody has set is None."""
+    """The effective value, and the level at which it is set; a quota that is not set is None."""
 
     value: Value | None
     level: str
 
 
 class Limit(NamedTuple):
-    """A quota that counts, and what it bounds."""
+    """A quota in force, and its scope."""
 
     scope: PolicyScope
     value: int
 
 
 def read_policies(value: bytes | None) -> Policies:
-    """A topic's own policies, as its row has them."""
+    """A topic's own policies from its row."""
     return {} if value is None else _OWN.decode(value)
 
 
 def check_policies(level: str, changes: PolicyChange) -> PolicyChange:
-    """The changes with values of the right types. Raises PolicyInvalid, which names the policy."""
+    """The changes, converted to the right types. Raises PolicyInvalid, which names the policy."""
     return {name: _checked(level, name, value) for name, value in changes.items()}
 
 
@@ -93,13 +93,13 @@ def _listed(levels: Sequence[str]) -> str:
 
 
 def changed_policies(own: Policies, changes: PolicyChange) -> Policies:
-    """What is set once the changes are made."""
+    """The policies after the changes."""
     values = own | dict(changes)
     return {name: value for name, value in sorted(values.items()) if value is not None}
 
 
 def effective(level: str, chain: Sequence[tuple[str, Policies]]) -> dict[str, Effective]:
-    """The value of each policy that counts at a level; `chain` has what is set, the nearest level first."""
+    """The effective value of each policy at a level; `chain` has the policies by level, the nearest first."""
     found = dict[str, Effective]()
     below = LEVELS.index(level)
     for name, policy in POLICIES.items():
@@ -111,12 +111,12 @@ def effective(level: str, chain: Sequence[tuple[str, Policies]]) -> dict[str, Ef
 
 
 def inherited(name: str, chain: Iterable[Policies]) -> Value | None:
-    """The value of a policy in what is set on a chain, the nearest first; None: nobody has set it."""
+    """The nearest value of a policy in a chain; None if it is not set."""
     return next((own[name] for own in chain if name in own), None)
 
 
 def limits(name: str, chain: Sequence[tuple[PolicyScope, Policies]]) -> Iterator[Limit]:
-    """Each quota of that name in a chain: all of them count."""
+    """Each quota of that name in a chain: all of them apply."""
     for scope, own in chain:
         value = own.get(name)
         if value is not None:
@@ -124,32 +124,32 @@ def limits(name: str, chain: Sequence[tuple[PolicyScope, Policies]]) -> Iterator
 
 
 class PolicyTable:
-    """What is set on accounts, tenants and namespaces."""
+    """The policies of accounts, tenants and namespaces."""
 
     def __init__(self) -> None:
         self._own: dict[PolicyScope, Policies] = {}
         self._set = Counter[str]()
 
     def sets(self, name: str) -> bool:
-        """Whether a policy is set on something."""
+        """Whether a policy is set anywhere."""
         return self._set[name] > 0
 
     def own(self, scope: PolicyScope) -> Policies:
-        """What is set on this itself."""
+        """The own policies of a scope."""
         return self._own.get(scope, {})
 
     def every(self) -> Iterator[PoliciesPut]:
-        """All that is set, as events."""
+        """All policies, as events."""
         for (level, account, number, _), policies in self._own.items():
             yield PoliciesPut(level, account, number, policies)
 
     def chain(self, namespace: int, tenant: int, account: str) -> list[tuple[PolicyScope, Policies]]:
-        """What is set on a namespace, its tenant and its account, in this order."""
+        """The policies of a namespace, its tenant and its account, in this order."""
         of_tenant, of_account = PolicyScope(TENANT, id=tenant), PolicyScope(ACCOUNT, account)
         return [(scope, self.own(scope)) for scope in (PolicyScope(NAMESPACE, id=namespace), of_tenant, of_account)]
 
     def apply(self, event: InventoryEvent) -> None:
-        """Take in an event; most change nothing here."""
+        """Apply an event; most change nothing here."""
         match event:
             case PoliciesPut(level, account, number, policies):
                 self._put(PolicyScope(level, account, number), policies)

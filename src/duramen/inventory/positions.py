@@ -1,7 +1,4 @@
-"""Positions of the inventory as text: `epoch.offset` per shard, in order; on a standalone node only offsets. Pure.
-
-Pure.
-"""
+"""Positions of the inventory as text: `epoch.offset` per shard, in order; on a standalone node only offsets. Pure."""
 
 from duramen.base.errors import RequestInvalid
 

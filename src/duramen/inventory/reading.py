@@ -27,7 +27,7 @@ __all__ = ["InventoryRows", "TopicName"]
 
 
 class TopicName(NamedTuple):
-    """A name that counts: of a topic, or an alias of it."""
+    """A name in use: of a topic, or an alias of it."""
 
     name: bytes
     key: TopicKey
@@ -35,7 +35,7 @@ class TopicName(NamedTuple):
 
 
 class InventoryRows:
-    """The rows of all shards. `lives` says whether a namespace is there."""
+    """The rows of all shards. `lives` tells whether a namespace exists."""
 
     def __init__(self, shards: Sequence[StateRows], lives: Callable[[int], bool]) -> None:
         self._shards = shards
@@ -44,17 +44,17 @@ class InventoryRows:
     # -- names --------------------------------------------------------------------------------------
 
     def find(self, namespace: int, name: bytes) -> TopicName | None:
-        """What a name leads to; None: nothing."""
+        """The topic that a name resolves to; None without one."""
         shard = shard_of(namespace, name, len(self._shards))
         value = value_of_name(self._shards[shard], namespace, name)
         return None if value is None else self._counted(namespace, name, name_row(value, shard))
 
     def find_many(self, namespace: int, names: Sequence[bytes]) -> list[TopicName | None]:
-        """What names lead to, in their order; None: nothing."""
+        """The topics that names resolve to, in order; None without one."""
         return self.find_all([(namespace, name) for name in names])
 
     def find_all(self, names: Sequence[tuple[int, bytes]]) -> list[TopicName | None]:
-        """What names in namespaces lead to, in their order; None: nothing."""
+        """The topics that names in namespaces resolve to, in order; None without one."""
         found: list[TopicName | None] = [None] * len(names)
         by_shard = [list[int]() for _ in self._shards]
         for at, one in enumerate(names):
@@ -79,24 +79,27 @@ class InventoryRows:
         return TopicName(name, row.key, bool(row.flags & ALIAS))
 
     def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes, int]]:
-        """The names with `first <= name < end` in order, each with its row and the shard of that: see `counted`."""
+        """The names with `first <= name < end` in order, each with its row and the row's shard: see `counted`."""
         found = [
             _with_shard(shard, values_by_name(rows, namespace, first, end)) for shard, rows in enumerate(self._shards)
         ]
         return found[0] if len(found) == 1 else merge(*found)
 
     def counted(self, namespace: int, name: bytes, value: bytes, shard: int) -> TopicName | None:
-        """What the row of a name leads to; None where it does not count now."""
+        """The topic that the row of a name resolves to; None if it is not valid at present."""
         return self._counted(namespace, name, name_row(value, shard))
 
     def count(self, namespace: int = TOTAL) -> int:
-        """How many topics a namespace has, or all of them have."""
+        """The number of topics in a namespace, or in all."""
         return sum(int.from_bytes(rows.get(count_key(namespace)) or b"", "big") for rows in self._shards)
 
     # -- topics -------------------------------------------------------------------------------------
 
     def place(self, key: TopicKey) -> Place:
-        """The name that a topic has now; one that is gone has the namespace 0. Raises TopicNotFound where none was."""
+        """The present name of a topic; a deleted one has the namespace 0.
+
+        Raises TopicNotFound if there never was one.
+        """
         return current_place(self._shards[key.shard], key.sequence)
 
     def policies(self, key: TopicKey) -> Policies:
@@ -104,7 +107,7 @@ class InventoryRows:
         return read_policies(self._shards[key.shard].get(topic_policies_key(key.sequence)))
 
     def aliases(self, key: TopicKey, most: int) -> list[Place]:
-        """Aliases of a topic, at most so many."""
+        """Aliases of a topic, up to a number."""
         found = list[Place]()
         skipped = len(alias_key(key.sequence))
         for row, _ in self._shards[key.shard].scan(alias_key(key.sequence), alias_end(key.sequence)):

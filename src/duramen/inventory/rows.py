@@ -77,15 +77,15 @@ __all__ = [
 ]
 
 ALIAS: Final = 1
-"""The name is an alias: its topic's own shard says whether it counts."""
+"""The name is an alias: its topic's own shard decides whether it is valid."""
 LEAVING: Final = 2
-"""A change of the name is under way: its topic's own shard says whether it has come to pass."""
+"""A change of the name is in progress: its topic's own shard decides whether it took effect."""
 ARRIVED: Final = 4
-"""The topic was made under another name: its own shard says whether it has this one now."""
+"""The topic was created under another name: its own shard decides whether this one is its present name."""
 
 SEQUENCE_BYTES: Final = 5
 BEHIND_NAMES: Final = b"\xff"
-"""Behind the names of all topics, which are UTF-8."""
+"""After the names of all topics, which are UTF-8."""
 TOTAL: Final = 0
 POLICIES_FIRST: Final = b"u"
 POLICIES_END: Final = b"v"
@@ -99,21 +99,21 @@ _IDS: Final = struct.Struct(">II")
 
 
 class NameRow(NamedTuple):
-    """What a name leads to."""
+    """The target of a name."""
 
     flags: int
     key: TopicKey
 
 
 class Place(NamedTuple):
-    """The name that a topic has now, in which namespace; namespace 0: the topic is gone."""
+    """The present name of a topic, and its namespace; namespace 0: the topic is deleted."""
 
     namespace: int
     name: bytes
 
 
 class CreatedTogether(NamedTuple):
-    """Topics that were made together in a namespace: so many, up to that sequence, and the body with their names."""
+    """Topics created together in a namespace: their number, their last sequence, and the body with their names."""
 
     last: int
     namespace: int
@@ -127,17 +127,17 @@ def name_key(namespace: int, name: bytes) -> bytes:
 
 
 def name_end(namespace: int) -> bytes:
-    """Behind all names of a namespace."""
+    """The end of all names of a namespace."""
     return b"n" + _U32.pack(namespace + 1)
 
 
 def split_name(key: bytes) -> tuple[int, bytes]:
-    """The namespace and the name in the key of a name, or of what is under way with it."""
+    """The namespace and the name in the key of a name, or of its pending change."""
     return _U32.unpack_from(key, 1)[0], key[5:]
 
 
 def name_value(row: NameRow, shard: int) -> bytes:
-    """A name's row in a shard: short for the topics that the shard has made."""
+    """A name's row in a shard: short for the topics that the shard has created."""
     flags, (home, sequence) = row
     if not flags and home == shard:
         return sequence.to_bytes(SEQUENCE_BYTES, "big")
@@ -145,7 +145,7 @@ def name_value(row: NameRow, shard: int) -> bytes:
 
 
 def name_row(value: bytes, shard: int) -> NameRow:
-    """What a name's row in a shard says."""
+    """The decoded row of a name in a shard."""
     if len(value) == SEQUENCE_BYTES:
         return NameRow(0, TopicKey(shard, int.from_bytes(value, "big")))
     number = int.from_bytes(value, "big")
@@ -153,7 +153,7 @@ def name_row(value: bytes, shard: int) -> NameRow:
 
 
 class Block(NamedTuple):
-    """Topics that were made together: the sequence of the first of them, and their names."""
+    """Topics that were created together: the sequence of the first of them, and their names."""
 
     first: int
     size: int
@@ -166,58 +166,58 @@ def block_key(namespace: int, last: bytes) -> bytes:
 
 
 def block_end(namespace: int) -> bytes:
-    """Behind all blocks of a namespace."""
+    """The end of all blocks of a namespace."""
     return b"b" + _U32.pack(namespace + 1)
 
 
 def block_value(block: Block) -> bytes:
-    """A block of names."""
+    """The encoded block of names."""
     return block.first.to_bytes(SEQUENCE_BYTES, "big") + _U32.pack(block.size) + block.body
 
 
 def read_block(value: bytes) -> Block:
-    """A block of names."""
+    """The decoded block of names."""
     return Block(int.from_bytes(value[:SEQUENCE_BYTES], "big"), _U32.unpack_from(value, SEQUENCE_BYTES)[0], value[9:])
 
 
 def block_reference(last: bytes) -> bytes:
-    """In place of names those of the block that ends with this one."""
+    """A reference to the block that ends with this name, in place of names."""
     return _IN_BLOCK + last
 
 
 def body_key(last: int) -> bytes:
-    """The key of topics that were made together."""
+    """The key of topics that were created together."""
     return b"i" + last.to_bytes(SEQUENCE_BYTES, "big")
 
 
 def body_value(namespace: int, count: int, body: bytes) -> bytes:
-    """Topics that were made together."""
+    """The row of topics that were created together."""
     return _BODY.pack(namespace, count) + body
 
 
 def body_row(key: bytes, value: bytes) -> CreatedTogether:
-    """What a row of topics that were made together says."""
+    """The decoded row of topics that were created together."""
     namespace, topics = _BODY.unpack_from(value)
     return CreatedTogether(int.from_bytes(key[1:], "big"), namespace, topics, value[_BODY.size :])
 
 
 def place_key(sequence: int) -> bytes:
-    """The key of where a topic is now."""
+    """The key of a topic's present place."""
     return b"m" + sequence.to_bytes(SEQUENCE_BYTES, "big")
 
 
 def place_value(namespace: int, name: bytes) -> bytes:
-    """Where a topic is now."""
+    """A topic's place as a row's value."""
     return _U32.pack(namespace) + name
 
 
 def place_of(value: bytes) -> Place:
-    """Where a topic is now, by the value of that row."""
+    """A topic's place from a row's value."""
     return Place(_U32.unpack_from(value)[0], value[4:])
 
 
 def names_of_body(rows: StateRows, namespace: int, count: int, body: bytes) -> bytes:
-    """The names of topics that were made together, packed; empty ones where their namespace was dropped."""
+    """The names of topics that were created together, packed; empty ones if their namespace was dropped."""
     if body[:1] != _IN_BLOCK:
         return body
     block = rows.get(block_key(namespace, body[1:]))
@@ -225,7 +225,10 @@ def names_of_body(rows: StateRows, namespace: int, count: int, body: bytes) -> b
 
 
 def current_place(rows: StateRows, sequence: int) -> Place:
-    """Where a topic is now, in the rows of the shard that made it. Raises TopicNotFound where it made none."""
+    """The present place of a topic, in the rows of the shard that created it.
+
+    Raises TopicNotFound if it created none.
+    """
     value = rows.get(place_key(sequence))
     if value is not None:
         return place_of(value)
@@ -245,12 +248,12 @@ def alias_key(sequence: int, namespace: int = 0, name: bytes = b"") -> bytes:
 
 
 def alias_end(sequence: int) -> bytes:
-    """Behind all aliases of a topic."""
+    """The end of all aliases of a topic."""
     return b"a" + (sequence + 1).to_bytes(SEQUENCE_BYTES, "big")
 
 
 def pending_key(namespace: int, name: bytes) -> bytes:
-    """The key of what is under way with a name."""
+    """The key of a name's pending change."""
     return b"p" + _U32.pack(namespace) + name
 
 
@@ -260,7 +263,7 @@ def count_key(namespace: int) -> bytes:
 
 
 def dropped_key(namespace: int) -> bytes:
-    """The key that is there for a dropped namespace."""
+    """The key that marks a dropped namespace."""
     return b"d" + _U32.pack(namespace)
 
 
@@ -275,12 +278,12 @@ def namespace_key(namespace: int) -> bytes:
 
 
 def next_ids_value(tenant: int, namespace: int) -> bytes:
-    """The ids that the next tenant and the next namespace get."""
+    """The ids of the next tenant and the next namespace, encoded."""
     return _IDS.pack(tenant, namespace)
 
 
 def read_next_ids(value: bytes | None) -> tuple[int, int]:
-    """The ids that the next tenant and the next namespace get."""
+    """The ids of the next tenant and the next namespace."""
     return (1, 1) if value is None else _IDS.unpack(value)
 
 
@@ -295,5 +298,5 @@ def topic_policies_key(sequence: int) -> bytes:
 
 
 def sequence_of_policies(key: bytes) -> int:
-    """The topic whose own policies a row has."""
+    """The topic of a row with a topic's own policies."""
     return int.from_bytes(key[1:], "big")

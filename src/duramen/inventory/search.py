@@ -20,14 +20,14 @@ _META: Final = frozenset("\\.+*?()|[]{}^$")
 
 
 class TopicQuery(NamedTuple):
-    """Names that begin with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names."""
+    """Names that start with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names."""
 
     prefix: str = ""
     glob: str = ""
     pattern: str = ""
 
     def bounds(self) -> tuple[bytes, bytes | None]:
-        """Every name that is found is at or behind the first of these, and before the second. Raises PatternInvalid."""
+        """Every match is at or after the first of these, and before the second. Raises PatternInvalid."""
         first, last = match_range(self.pattern) if self.pattern else (b"", None)
         end = None if last is None else after(last)
         for literal in (self.prefix.encode(errors="replace"), _literal_of_glob(self.glob).encode(errors="replace")):
@@ -36,7 +36,7 @@ class TopicQuery(NamedTuple):
         return first, end
 
     def matcher(self) -> Callable[[str], bool] | None:
-        """Whether a name within the bounds is found; None: each is. Raises PatternInvalid."""
+        """Whether a name within the bounds matches; None: all do. Raises PatternInvalid."""
         tests = list[Callable[[str], bool]]()
         if self.glob:
             tests.append(_glob_matcher(self.glob))
@@ -50,10 +50,10 @@ class TopicQuery(NamedTuple):
 
 
 class PageToken(NamedTuple):
-    """Behind which name, in which namespace of which tenant, the next page begins.
+    """The start of the next page: the name, namespace and tenant after which it starts.
 
-    On a cluster `positions` are those of the shards that were read, by epoch and offset: whoever answers next reads no
-    older state of any.
+    On a cluster `positions` are those of the shards that were read, by epoch and offset: the node that serves the next
+    page reads no older state.
     """
 
     tenant: str = ""
@@ -78,7 +78,7 @@ def _glob_matcher(glob: str) -> Callable[[str], bool]:
 def _glob_pattern(glob: str) -> str:
     """A glob as RE2: `*` any characters, `?` one, `[...]` one of these, `[!...]` one of none of these.
 
-    Raises PatternInvalid where nothing closes a `[`.
+    Raises PatternInvalid if a `[` is not closed.
     """
     parts, at = list[str](), 0
     while at < len(glob):
@@ -103,13 +103,13 @@ def _glob_pattern(glob: str) -> str:
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Behind all names that begin so; None: nothing is."""
+    """The end of all names with a prefix; None: there is no end."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
 
 def after(name: bytes) -> bytes:
-    """The first name behind this one."""
+    """The first name after this one."""
     return name + b"\x00"
 
 
@@ -123,7 +123,7 @@ def page_token(scope: str, query: TopicQuery, token: PageToken) -> str:
 
 
 def read_token(text: str, scope: str, query: TopicQuery) -> PageToken:
-    """The token that a text is; empty: the first page. Raises PageTokenInvalid for that of another query."""
+    """The token of a text; empty: the first page. Raises PageTokenInvalid for that of another query."""
     if not text:
         return PageToken()
     try:
@@ -139,7 +139,7 @@ def read_token(text: str, scope: str, query: TopicQuery) -> PageToken:
 
 
 def check_query(query: TopicQuery) -> None:
-    """Raise RequestInvalid or PatternInvalid where it cannot be asked."""
+    """Raise RequestInvalid or PatternInvalid for an invalid query."""
     if max(map(len, query)) > 1000:
         raise RequestInvalid("a prefix, a glob and a pattern have 1000 characters at most")
     query.matcher()

@@ -1,4 +1,7 @@
-"""Steps of changes of topics: what they say, and many of them decided together on rows that are read at once. Pure."""
+"""Steps of changes of topics: their content, and joint decisions about many of them on rows that are read ahead.
+
+Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
@@ -23,7 +26,10 @@ __all__ = [
 
 
 class BeginChange(NamedTuple):
-    """Mark the name of a topic or an alias; the response is its row before, and the change. For `kind` see there."""
+    """Mark the name of a topic or an alias; the response is its previous row, and the change.
+
+    For `kind` see `PendingChange`.
+    """
 
     namespace: int
     name: bytes
@@ -34,7 +40,7 @@ class BeginChange(NamedTuple):
 
 
 class MoveWithin(NamedTuple):
-    """As BeginChange of a move to another name of this shard. A topic that this shard has made is moved at once.
+    """Like BeginChange for a move to another name of this shard. A topic that this shard has created is moved at once.
 
     Then there is no response.
     """
@@ -47,7 +53,7 @@ class MoveWithin(NamedTuple):
 
 
 class BindName(NamedTuple):
-    """Give a topic a name that is marked, and counts once the topic's own shard says so."""
+    """Bind a marked name to a topic, valid once the topic's own shard decides so."""
 
     namespace: int
     name: bytes
@@ -56,7 +62,7 @@ class BindName(NamedTuple):
 
 
 class EndChange(NamedTuple):
-    """Nothing is in progress with a name any more; its row is this, None: it is gone."""
+    """End the change of a name; its row becomes this, None: it is removed."""
 
     namespace: int
     name: bytes
@@ -65,9 +71,9 @@ class EndChange(NamedTuple):
 
 
 class PlaceTopic(NamedTuple):
-    """A topic that this shard has made has another name than `origin`, which may stay as an alias.
+    """Rename a topic that this shard has created from `origin`, which may stay as an alias.
 
-    `ends`: this shard has the name `origin` too, and nothing is in progress with that any more.
+    `ends`: this shard has the name `origin` too, and the change of that ends as well.
     """
 
     sequence: int
@@ -78,14 +84,14 @@ class PlaceTopic(NamedTuple):
 
 
 class RemoveTopic(NamedTuple):
-    """A topic that this shard has made, and that has the name `origin`, is gone. Refused where it has aliases."""
+    """Delete a topic that this shard has created, and that has the name `origin`. Refused if it has aliases."""
 
     sequence: int
     origin: Place
 
 
 class AddAlias(NamedTuple):
-    """A topic that this shard has made has one more alias."""
+    """Add an alias to a topic that this shard has created."""
 
     sequence: int
     namespace: int
@@ -93,7 +99,7 @@ class AddAlias(NamedTuple):
 
 
 class RemoveAlias(NamedTuple):
-    """An alias is gone."""
+    """Remove an alias."""
 
     sequence: int
     namespace: int
@@ -106,7 +112,7 @@ ChangeStep: TypeAlias = (
 
 
 class StepsTogether(NamedTuple):
-    """Steps of changes, no two of the same name or topic: the response has that of each, or why it is refused."""
+    """Steps of changes, no two of the same name or topic: the response has that of each, or its refusal."""
 
     steps: Sequence[ChangeStep]
 
@@ -115,7 +121,7 @@ Decide = Callable[[ChangeStep, StateRows], tuple[Sequence[InventoryEvent], objec
 
 
 def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
-    """The names of which a step changes the rows."""
+    """The names whose rows a step changes."""
     if isinstance(step, BeginChange | BindName | EndChange):
         return ((step.namespace, step.name),)
     if isinstance(step, MoveWithin):
@@ -124,14 +130,14 @@ def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
 
 
 def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
-    """The names and the topic that a step is about."""
+    """The names and the topic of a step."""
     if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
         return (step.sequence, *names_of(step))
     return names_of(step)
 
 
 def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
-    """Rows in which what the steps ask for is read at once."""
+    """Rows with everything that the steps need read ahead."""
     found, keys = RowsReadAhead(rows), list[bytes]()
     names, removed = defaultdict[int, list[bytes]](list), set[tuple[int, bytes]]()
     for step in steps:
@@ -159,14 +165,14 @@ def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
 def decide_together(
     steps: Sequence[ChangeStep], rows: StateRows, decide: Decide
 ) -> tuple[list[InventoryEvent], object]:
-    """The events of steps, and their responses. What becomes of names is one event."""
+    """The events of steps, and their responses. The changes of names are one event."""
     known = _read_ahead(steps, rows)
     made, names, responses = list[InventoryEvent](), list[NameChanged](), list[object]()
     for step in steps:
         try:
             events, response = decide(step, known)
         except CoordinatorLoading:
-            raise  # the rows cannot be read: no step is taken
+            raise  # the rows cannot be read: no step is executed
         except DuramenError as error:
             responses.append(error)
             continue

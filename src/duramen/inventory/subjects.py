@@ -12,7 +12,7 @@ _LONGEST: Final = 255
 
 
 def check_subjects(subjects: Sequence[str]) -> tuple[str, ...]:
-    """Subjects of a namespace, each once. Raises SubjectInvalid."""
+    """Subjects of a namespace, without duplicates. Raises SubjectInvalid."""
     found = tuple(dict.fromkeys(subjects))
     if len(found) > _MOST:
         raise SubjectInvalid(f"a namespace is bound to {_MOST} subjects at most, not {len(found)}")

@@ -37,7 +37,7 @@ def split_runs(batches: Sequence[bytes], position: int, first: int, limit_bytes:
     """Runs of the entries from the offset `first` on in the batches from `position` on, and the number of batches read.
 
     These are the batches of one leader epoch before the first that has something else than entries without headers, or
-    is not sound. Names that no queue can have are passed over.
+    is damaged. Invalid names are skipped.
     """
     if not is_installed():
         return plain_split_runs(batches, position, first, limit_bytes)
