@@ -1,1 +1,1 @@
-"""A Raft replica over Fetch (KIP-595): a pure state machine that takes messages, time and syncs, returns effects."""
+"""A Raft replica over Fetch (KIP-595): a pure state machine from messages, time and syncs to effects."""

@@ -1,6 +1,6 @@
-"""The promises of a voter: what it has promised, when it may promise more, and how they are counted. Pure.
+"""The promises of a voter and the count of votes. Pure.
 
-A ballot is on disk before any other node learns of it: a voter that answers first and restarts could promise the same
+A ballot is on disk before any other node learns of it. Otherwise a voter could answer, restart and promise the same
 epoch twice.
 """
 
@@ -13,18 +13,18 @@ __all__ = ["Ballot", "Count"]
 
 
 class Ballot(NamedTuple):
-    """The newest epoch that a replica knows, and whom it gave its vote in it."""
+    """The newest epoch that a replica knows, and the candidate that it voted for in this epoch."""
 
     epoch: int = 0
     voted: ReplicaId | None = None
 
     def allows(self, candidate: ReplicaId) -> bool:
-        """Whether the vote of this epoch is the candidate's, or nobody's yet."""
+        """Whether the voter can vote for the candidate in this epoch."""
         return self.voted in (None, candidate)
 
 
 class Count:
-    """The answers that a candidate got from the voters it knows."""
+    """The responses that a candidate got from the voters it knows."""
 
     __slots__ = ("_voters", "granted", "refused")
 
@@ -34,20 +34,20 @@ class Count:
         self.refused: set[ReplicaId] = set()
 
     def take(self, voter: ReplicaId, granted: bool) -> None:
-        """An answer; what does not come from a voter, or comes again, changes nothing."""
+        """Count a response; responses from other replicas and repeated responses change nothing."""
         (self.granted if granted else self.refused).add(voter)
 
     @property
     def unheard(self) -> list[ReplicaId]:
-        """The voters that have not answered."""
+        """The voters that have not responded."""
         return [voter for voter in self._voters.ids if voter not in self.granted and voter not in self.refused]
 
     @property
     def won(self) -> bool:
-        """A majority granted it."""
+        """Whether a majority granted its vote."""
         return self._voters.majority(self.granted)
 
     def is_lost(self, gone: Collection[int]) -> bool:
-        """No majority can grant it any more, where the nodes that are `gone` will not answer."""
+        """Whether no majority can grant its vote any more; the `gone` nodes will not respond."""
         hopes = [voter for voter in self._voters.ids if voter not in self.refused and voter.node_id not in gone]
         return not self._voters.majority({*hopes, *self.granted})

@@ -1,4 +1,4 @@
-"""The quorum as DescribeQuorum shows it: the leader, the progress of each replica, its last fetch (KIP-836). Pure."""
+"""The quorum as DescribeQuorum returns it: the leader, and each replica's progress and last fetch (KIP-836). Pure."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from duramen.raft.voters import ReplicaId, Voters
 __all__ = ["UNKNOWN", "FetchTimes", "QuorumDescription", "ReplicaProgress"]
 
 UNKNOWN = -1
-"""An offset or a time that is not known: only the leader knows those of the others."""
+"""An unknown offset or time: only the leader knows the offsets and times of the other replicas."""
 
 
 class ReplicaProgress(NamedTuple):
-    """A replica: where its log ends, how much of it is synced; when it last fetched, and last had all (ms since 1970).
+    """A replica: its log end, its synced offset, its last fetch and when it last was caught up (ms since 1970).
 
-    `synced_offset` is ours: below it all is on the replica's disk.
+    `synced_offset` is Duramen's extension: the entries below it are on the replica's disk.
     """
 
     replica: ReplicaId
@@ -27,7 +27,7 @@ class ReplicaProgress(NamedTuple):
 
 
 class QuorumDescription(NamedTuple):
-    """The quorum: `leader_id` is -1 where this replica knows of none. Observers fetch and do not vote."""
+    """The quorum; `leader_id` is -1 if this replica knows no leader. Observers fetch and do not vote."""
 
     leader_id: int
     leader_epoch: int
@@ -43,19 +43,19 @@ class _Fetched(NamedTuple):
 
 
 class FetchTimes:
-    """What a leader has seen of the others' fetches since it began to lead."""
+    """The leader's record of the other replicas' fetches in its epoch."""
 
     def __init__(self) -> None:
         self._seen: dict[ReplicaId, _Fetched] = {}
 
     def clear(self) -> None:
-        """Another leadership begins."""
+        """Forget all fetches: a new leadership begins."""
         self._seen.clear()
 
     def heard(self, fetch: Fetch, leader_end: int, now_ms: int) -> None:
-        """A fetch came while the leader's log ended at `leader_end`.
+        """Record a fetch that arrived when the leader's log ended at `leader_end`.
 
-        Who fetches what was the end when it last fetched had all then, as Apache Kafka counts.
+        A replica was caught up at its previous fetch if it now fetches from the leader's end of that time, as in Kafka.
         """
         known = self._seen.get(fetch.sender)
         caught_up_ms = UNKNOWN if known is None else known.progress.caught_up_ms
@@ -67,7 +67,7 @@ class FetchTimes:
         self._seen[fetch.sender] = _Fetched(progress, leader_end)
 
     def describe(self, machine: RaftMachine, now_ms: int) -> QuorumDescription:
-        """The quorum as the machine and its fetches say; `now_ms` is the time since 1970."""
+        """The quorum from the machine's state and its fetches; `now_ms` is the time since 1970."""
         leads = machine.role is RaftRole.LEADER
         voters = machine.voters
         rows = {voter: self._row(voter) for voter in voters.ids}

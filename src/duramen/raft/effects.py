@@ -1,8 +1,8 @@
-"""The effects of a replica. The caller executes them in order, and stops at a Persist until that is on disk.
+"""The effects of a replica. The caller executes them in order, and waits at a Persist until it is on disk.
 
-Nothing else waits for the disk: entries are written, and `Machine.synced` is called when they are synced; a fetch
-itself carries the synced offset. Cut and Install are like appends: until a sync covers them, the disk may still have
-the earlier state.
+No other effect waits for the disk: the caller writes entries, and calls `Machine.synced` when they are synced. A fetch
+carries the synced offset. Cut and Install are like appends: until a sync covers them, the disk may still have the
+earlier state.
 """
 
 from typing import NamedTuple
@@ -17,25 +17,25 @@ __all__ = ["Append", "Became", "Commit", "Cut", "Effect", "Install", "Persist", 
 
 
 class Persist(NamedTuple):
-    """Write the ballot and sync it, before anything that follows is done."""
+    """Write and sync the ballot before the effects that follow."""
 
     ballot: Ballot
 
 
 class Append(NamedTuple):
-    """Write a batch to the end of the log, where its `first` is."""
+    """Write a batch to the end of the log, at its offset `first`."""
 
     batch: EntryBatch
 
 
 class Cut(NamedTuple):
-    """Let go of the log's entries from `end_offset` on: none of them was committed."""
+    """Truncate the log at `end_offset`: none of the removed entries was committed."""
 
     end_offset: int
 
 
 class Install(NamedTuple):
-    """The log is now this snapshot and nothing behind it; `voters` are those that it holds."""
+    """Replace the log with this snapshot; `voters` are the voters in the snapshot."""
 
     snapshot: EpochEnd
     voters: Voters
@@ -50,27 +50,27 @@ class Send(NamedTuple):
 
 
 class Serve(NamedTuple):
-    """Send the answer with batches of the log from `answer.asked.end.offset` on, as many as fit."""
+    """Send the response with batches of the log from `answer.asked.end.offset` on, as many as fit."""
 
     node_id: int
     answer: FetchAnswer
 
 
 class ServeSnapshot(NamedTuple):
-    """Send the answer with the snapshot that it names."""
+    """Send the response with the snapshot that it names."""
 
     node_id: int
     answer: SnapshotAnswer
 
 
 class Commit(NamedTuple):
-    """What is below this offset is committed, and may take effect."""
+    """The entries below this offset are committed and can be applied."""
 
     high_watermark: int
 
 
 class Became(NamedTuple):
-    """The role of the replica in its epoch, and the leader that it knows; a leader may be proposed to from here on."""
+    """The role of the replica in its epoch, and the leader that it knows. A leader accepts proposals from now on."""
 
     role: RaftRole
     epoch: int

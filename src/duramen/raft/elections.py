@@ -1,4 +1,4 @@
-"""Elections: candidates ask first whether they would win (KIP-996); and the voters' replies. Pure."""
+"""Elections: candidates send pre-votes first (KIP-996), and voters respond. Pure."""
 
 from duramen.raft.ballots import Ballot, Count
 from duramen.raft.messages import Vote, VoteAnswer
@@ -9,12 +9,13 @@ __all__ = ["CandidateRole", "grants"]
 
 
 def grants(replica: RaftCore, vote: Vote) -> bool:
-    """Whether a voter grants what is asked in its own epoch.
+    """Whether a voter grants a vote or pre-vote of its own epoch.
 
-    A log that lacks what this one has is never granted anything: a majority holds whatever is committed. Nor is a
-    pre-vote as long as this one has the leader: its connection is open and its answers come. Of two that ask at a time
-    one yields, or they would take the votes of the next epoch from each other. A replica whose disk keeps no promise
-    gives none; nor does one that may lack what it has acknowledged, for that may be on no other log that votes.
+    A voter never votes for a candidate whose log is behind its own: a majority holds every committed entry. It refuses
+    a pre-vote while it has a responsive leader with an open connection. Of two concurrent prospective candidates one
+    yields: otherwise they would take the votes of the next epoch from each other. A replica whose disk cannot store a
+    promise grants nothing. Nor does a replica that may lack acknowledged entries, since possibly no other voter's log
+    has them.
     """
     if replica.muted or replica.damaged or vote.end < replica.log.end or replica.role is RaftRole.LEADER:
         return False
@@ -25,7 +26,7 @@ def grants(replica: RaftCore, vote: Vote) -> bool:
 
 
 class CandidateRole:
-    """A prospective, or a candidate, which has promised its own vote to itself in a new epoch."""
+    """A prospective replica, or a candidate that has voted for itself in a new epoch."""
 
     def __init__(self, replica: RaftCore, *, pre: bool) -> None:
         self._replica = replica
@@ -37,23 +38,23 @@ class CandidateRole:
         self._ask_ms = replica.now_ms
 
     def open(self) -> None:
-        """Ask the other voters."""
+        """Send the vote requests to the other voters."""
         self._ask()
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         return min(self._until_ms, self._ask_ms)
 
     @property
     def outcome(self) -> Cause | None:
-        """How it went, once that is known."""
+        """The result of the election, once it is known."""
         if self.count.won:
             return Cause.WON
         return Cause.LOST if self.count.is_lost(self._replica.gone) else None
 
     def tick(self) -> Cause | None:
-        """What the time makes of it."""
+        """Retry, or end the election, according to the time."""
         if self._replica.now_ms >= self._until_ms:
             return Cause.TIMEOUT
         if self._replica.now_ms >= self._ask_ms:
@@ -61,14 +62,14 @@ class CandidateRole:
         return None
 
     def take(self, answer: VoteAnswer) -> Cause | None:
-        """An answer of this epoch."""
+        """Count a response of this epoch."""
         if answer.pre != self._pre:
             return None
         self.count.take(answer.sender, answer.granted)
         return self.outcome
 
     def connected(self) -> None:
-        """One more voter may be there."""
+        """Ask again: one more voter may be reachable."""
         self._ask()
 
     def _ask(self) -> None:

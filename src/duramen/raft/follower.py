@@ -1,4 +1,4 @@
-"""A follower: fetches from its leader, truncates diverging entries, loads snapshots, joins the voters. Pure."""
+"""A follower: it fetches from its leader, truncates diverging entries, loads snapshots, joins the voters. Pure."""
 
 from duramen.base.errors import LogDamaged
 from duramen.raft.epochs import EpochEnd
@@ -12,7 +12,7 @@ __all__ = ["FollowerRole"]
 
 
 class FollowerRole:
-    """A follower of `leader` in this epoch; a learner that is to vote asks for it once it has caught up."""
+    """A follower of `leader` in this epoch; a learner asks for its vote once it has caught up."""
 
     def __init__(self, replica: RaftCore, leader: ReplicaId) -> None:
         self._replica = replica
@@ -20,22 +20,22 @@ class FollowerRole:
         self._since = replica.fetches + 1
         self.waiting: Fetch | None = None
         self._snapshot: EpochEnd | None = None
-        self._whole_offset: int | None = None  # where the leader's log ended once all of it was here
+        self._whole_offset: int | None = None  # the leader's log end at a time at which this log was complete
         self._until_ms = replica.now_ms + self._patience_ms()
         self._join_ms = replica.now_ms
         self._retry_ms = replica.now_ms
 
     def open(self) -> None:
-        """Fetch for the first time."""
+        """Send the first fetch."""
         self._fetch()
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         return min(self._until_ms, self._retry_ms)
 
     def tick(self) -> Cause | None:
-        """What the time makes of it."""
+        """Fetch again, or give up the leader, according to the time."""
         if self._replica.now_ms >= self._until_ms:
             self._replica.doubts += 1
             return Cause.TIMEOUT if self._replica.votes else Cause.ENDED
@@ -44,19 +44,19 @@ class FollowerRole:
         return None
 
     def disconnected(self) -> None:
-        """The connection to the leader closed: it is given up soon, unless it answers what it was asked last."""
+        """Give up the leader soon after its connection closed, unless it responds to the newest fetch."""
         replica = self._replica
         self._since = replica.fetches
         replica.confirmed = False
         self._until_ms = min(self._until_ms, replica.now_ms + self._patience_ms())
 
     def connected(self) -> None:
-        """There is a connection to the leader again: what was asked may have gone with the last one."""
+        """Fetch again over the new connection to the leader: the last fetch may be lost with the old connection."""
         self._until_ms = max(self._until_ms, self._replica.now_ms + self._patience_ms())
         self._fetch()
 
     def synced(self) -> None:
-        """More of the log is on disk: fetch, which reports it, unless a fetch is on its way that does."""
+        """Fetch to report more synced entries, unless a pending fetch reports them."""
         log_end = self._replica.log.end.offset
         self._heal()
         reported = self.waiting is not None and self.waiting.synced_offset == log_end
@@ -64,18 +64,18 @@ class FollowerRole:
             self._fetch()
 
     def take(self, answer: FetchAnswer) -> None:
-        """The leader's answer: to the newest fetch, or to one before it where answers take longer than asking again.
+        """Apply the leader's response to the newest fetch, or to an earlier one if responses are slower than retries.
 
-        It counts where it was asked for since the leader is followed and reached, at the end of this log; another one
-        says nothing, but that the leader is there. What is at an end is the same for ever, in the log of the leader of
-        an epoch, so that an answer that comes late or twice does no harm. One that is late and brings nothing is no
-        reason to ask again: the newest fetch is still on its way.
+        The response counts only if its fetch is recent enough (`_since`) and starts at the present end of this log.
+        Any other response only shows that the leader is alive. The entries at an end never change in the log of an
+        epoch's leader, so a late or repeated response does no harm. A late response without entries causes no new
+        fetch: the newest fetch is still pending.
         """
         replica = self._replica
         before = replica.log.end
         if answer.asked.number < self._since or answer.asked.end != before or self._snapshot is not None:
             if replica.confirmed:
-                # A leader that stood still answers first what was asked before that, and keeps what was asked since.
+                # A leader that paused answers the earlier fetches first, and parks the later ones.
                 self._until_ms = max(self._until_ms, replica.now_ms + replica.timeouts.fetch_ms)
             return
         newest = answer.asked == self.waiting
@@ -100,7 +100,7 @@ class FollowerRole:
             self._join()
 
     def heard(self) -> None:
-        """The leader answers: with all that was asked for, or with a piece of its snapshot."""
+        """Record a sign of life of the leader: a complete response, or a chunk of its snapshot."""
         replica = self._replica
         replica.confirmed = True
         replica.doubts = 0
@@ -109,7 +109,7 @@ class FollowerRole:
             self._retry_ms = replica.now_ms + replica.timeouts.fetch_ms // 2
 
     def take_snapshot(self, answer: SnapshotAnswer) -> None:
-        """The leader's snapshot, unless this replica is as far; one that comes late must be behind all of its log."""
+        """Install the leader's snapshot, unless the log is as far; a late snapshot must be ahead of the whole log."""
         replica = self._replica
         least = replica.high_watermark if answer.snapshot == self._snapshot else replica.log.end.offset
         if answer.snapshot.offset <= least:
@@ -121,21 +121,22 @@ class FollowerRole:
     # -- steps --------------------------------------------------------------------------------------
 
     def _heal(self) -> None:
-        """A damaged replica is whole once its disk has all that the leader's log had at any one time.
+        """End the damaged state once the disk has all entries that the leader's log had at some point in time.
 
-        What it acknowledged to this leader before the damage, that log has; of what it acknowledged to others, that log
-        has what was committed, since it was elected without this replica. What is counted for this replica by leaders
-        of earlier epochs is not told to anybody any more: its ballot is of this epoch.
+        The leader's log has every entry that this replica acknowledged to this leader before the damage. Of the entries
+        acknowledged to other leaders it has the committed ones, since it was elected without this replica. Leaders of
+        earlier epochs cannot use their counts of this replica's entries any more: its ballot is of this epoch.
         """
         replica = self._replica
         if replica.damaged and self._whole_offset is not None and replica.synced_offset >= self._whole_offset:
             replica.damaged = False
 
     def _patience_ms(self) -> int:
-        """How long to wait for an answer of the leader.
+        """The time to wait for a response of the leader.
 
-        Who has given it up once, and follows it again because others do, soon asks them again: they may have noticed
-        nothing yet. It waits longer each time, since it may be the only one that cannot reach the leader.
+        A follower that gave up its leader once, and follows it again because other voters do, asks them again soon:
+        they may not have noticed the failure yet. The time grows with each attempt, since this replica may be the only
+        one that cannot reach the leader.
         """
         replica = self._replica
         timeouts = replica.timeouts
@@ -159,9 +160,9 @@ class FollowerRole:
         replica.send(self.leader.node_id, FetchSnapshot(replica.me, replica.epoch, snapshot))
 
     def _diverge(self, theirs: EpochEnd) -> None:
-        """Cut to where the histories can still be the same: the end of that epoch, the leader's or this log's.
+        """Truncate at the last possible common offset: the end of that epoch in the leader's log or in this one.
 
-        Raises LogDamaged where that is committed: a majority of the voters has lost what it had synced.
+        Raises LogDamaged if this would remove committed entries: a majority of the voters has lost synced entries.
         """
         place = self._replica.log.meeting(theirs)
         if place < self._replica.high_watermark:
@@ -179,9 +180,9 @@ class FollowerRole:
             self._replica.append(batch)
 
     def _join(self) -> None:
-        """Ask to be made a voter, one step at a time, as long as it is none.
+        """Ask to become a voter, one step at a time, until the replica is a voter.
 
-        In the place of one of its node that has another directory, which is removed first, or as one more.
+        If another directory of its node is a voter, that voter is removed first; otherwise the replica is added.
         """
         replica = self._replica
         if replica.joins is None or replica.votes or replica.muted or replica.damaged or replica.now_ms < self._join_ms:

@@ -1,4 +1,4 @@
-"""A leader: opens its epoch, answers fetches, commits what a majority has synced, changes the voters. Pure."""
+"""A leader: opens its epoch, responds to fetches, commits entries that a majority has synced, changes voters. Pure."""
 
 from duramen.raft.effects import Serve, ServeSnapshot
 from duramen.raft.epochs import EpochEnd
@@ -14,7 +14,7 @@ __all__ = ["LeaderRole"]
 
 
 class LeaderRole:
-    """The leader of this epoch. Its first entry says so; what was there before is committed with it, never alone."""
+    """The leader of this epoch. Its first entry opens the epoch; earlier entries are committed with it, never alone."""
 
     def __init__(self, replica: RaftCore) -> None:
         self._replica = replica
@@ -24,16 +24,16 @@ class LeaderRole:
         self._begin_ms = replica.now_ms
 
     def open(self) -> None:
-        """Order the epoch's first entry, and tell the voters."""
+        """Append the epoch's first entry, and tell the voters."""
         replica = self._replica
-        # A cluster's first log says who votes, so that a replica that has nothing learns it from there.
+        # The first log of a cluster names the voters, so that a replica with an empty disk learns them from the log.
         unsaid = replica.voters.latest_offset < 0 and replica.log.start.offset == 0
         replica.append(EntryBatch(replica.epoch, self.first_offset, voters=replica.voters.latest if unsaid else None))
         self._begin()
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         times = [self._begin_ms, self._deserted_ms]
         if self.parked.deadline_ms is not None:
             times.append(self.parked.deadline_ms)
@@ -46,7 +46,7 @@ class LeaderRole:
         return heard_ms + replica.timeouts.desertion_ms
 
     def tick(self) -> Cause | None:
-        """What the time makes of it."""
+        """Respond to due fetches, or resign, according to the time."""
         now_ms = self._replica.now_ms
         if now_ms >= self._deserted_ms:
             return Cause.DESERTED
@@ -58,11 +58,11 @@ class LeaderRole:
         return None
 
     def connected(self) -> None:
-        """One more voter may be there."""
+        """Tell the voters again: one more may be reachable."""
         self._begin()
 
     def _begin(self) -> None:
-        """Tell the voters that are silent who leads."""
+        """Send BeginEpoch to the silent voters."""
         replica = self._replica
         self._begin_ms = replica.now_ms + replica.timeouts.retry_ms
         silent_ms = replica.now_ms - replica.timeouts.wait_ms - 2 * replica.timeouts.retry_ms
@@ -71,7 +71,7 @@ class LeaderRole:
                 replica.send(voter.node_id, BeginEpoch(replica.me, replica.epoch))
 
     def end(self) -> None:
-        """It leads no more: whoever waits is told, voters with who should stand first."""
+        """Resign: tell the voters the order of successors, and release the parked fetches."""
         replica = self._replica
         successors = self.progress.successors(replica.voters.latest)
         for voter in successors:
@@ -79,21 +79,21 @@ class LeaderRole:
         self.close()
 
     def close(self) -> None:
-        """Another epoch has begun: whoever waits is told."""
+        """Release the parked fetches: another epoch has begun."""
         for fetch in self.parked.take():
             self._replica.tell(fetch.sender)
 
     # -- what is ordered ----------------------------------------------------------------------------
 
     def propose(self, payload: object, count: int) -> EpochEnd:
-        """Order entries; where they end."""
+        """Append entries and return the new end of the log."""
         replica = self._replica
         replica.append(EntryBatch(replica.epoch, replica.log.end.offset, count, payload))
         self._wake()
         return replica.log.end
 
     def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
-        """Order a change of the voters, which is in force at once; where its entry ends, or why not."""
+        """Append a change of the voters, which is in force at once; returns the end of its entry, or a refusal."""
         replica = self._replica
         if replica.high_watermark <= self.first_offset:
             return VoterChangeRefusal.NOT_READY
@@ -114,10 +114,10 @@ class LeaderRole:
         return heard and self.progress.synced_offset(learner) >= replica.high_watermark
 
     def synced(self) -> Cause | None:
-        """More is on a disk: commit what a majority has.
+        """Commit the entries that a majority has synced.
 
-        An entry of an earlier epoch that a majority has may still be cut by a leader that lacks it; behind an entry of
-        this epoch it may not (Raft, section 5.4.2).
+        A leader that lacks an entry of an earlier epoch may still truncate it although a majority has it. This is
+        impossible once an entry of this epoch follows it (Raft, section 5.4.2).
         """
         replica = self._replica
         end = self.progress.majority_offset(replica.voters.latest, replica.synced_offset)
@@ -133,7 +133,7 @@ class LeaderRole:
     # -- fetches ------------------------------------------------------------------------------------
 
     def fetch(self, fetch: Fetch) -> Cause | None:
-        """A fetch of this epoch: answered now or later."""
+        """Respond to a fetch of this epoch now, or park it."""
         replica = self._replica
         self.parked.drop(fetch.sender)
         self.progress.heard(fetch.sender, replica.now_ms)
@@ -147,7 +147,7 @@ class LeaderRole:
         return cause
 
     def fetch_snapshot(self, asked: FetchSnapshot) -> None:
-        """The snapshot with which the log begins is wanted; who wants an older one fetches again."""
+        """Send the snapshot at the start of the log; a replica that asks for an older one fetches again."""
         replica = self._replica
         self.progress.heard(asked.sender, replica.now_ms)
         start = replica.log.start
@@ -158,7 +158,7 @@ class LeaderRole:
             )
 
     def _valid(self, end: EpochEnd) -> bool:
-        """Whether a log that ends there is a part of this one."""
+        """Whether a log with this end is a prefix of this log."""
         return self._replica.log.holds(end)
 
     def _answer(self, fetch: Fetch) -> None:

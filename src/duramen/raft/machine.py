@@ -1,7 +1,7 @@
 """A replica of the quorum: takes messages, time and synced offsets, and returns effects. Pure.
 
-Raft as KIP-595 lays it over Fetch. Each role has its own module; the table in `roles` has the transitions; this module
-dispatches input to the current role.
+This is Raft over Fetch, as in KIP-595. Each role has its own module. The table in `roles` has the transitions. This
+module dispatches input to the current role.
 """
 
 from typing import Final
@@ -38,9 +38,9 @@ _REQUESTS: Final = (BeginEpoch, EndEpoch, Fetch, FetchSnapshot, ChangeVoters)
 
 
 class RaftMachine:
-    """The replica `me`, as its disk knows it. Whatever is called, `take` has what is to be done then.
+    """The state machine of the replica `me`, from its disk state. After each call, `take` has the effects.
 
-    `seeds` are the nodes that a replica without voters asks; `joins` is the voter that it wants to become.
+    `seeds` are the nodes that a replica without voters asks; `joins` is the voter that it is to become.
     """
 
     def __init__(
@@ -67,37 +67,37 @@ class RaftMachine:
 
     @property
     def core(self) -> RaftCore:
-        """What it knows whatever its role is."""
+        """The state that is common to all roles."""
         return self._replica
 
     @property
     def part(self) -> UnattachedRole | CandidateRole | FollowerRole | LeaderRole:
-        """What it does in its role."""
+        """The state of the current role."""
         return self._part
 
     @property
     def me(self) -> ReplicaId:
-        """Who it is."""
+        """The replica's id."""
         return self._replica.me
 
     @property
     def role(self) -> RaftRole:
-        """Its role."""
+        """The replica's role."""
         return self._replica.role
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that it knows."""
+        """The newest epoch that the replica knows."""
         return self._replica.epoch
 
     @property
     def leader(self) -> ReplicaId | None:
-        """The leader of the epoch, if it knows one."""
+        """The leader of the epoch, if it is known."""
         return self._replica.leader
 
     @property
     def damaged(self) -> bool:
-        """Whether it may lack entries that it has acknowledged; see `RaftDiskState`."""
+        """Whether the replica may lack entries that it has acknowledged; see `RaftDiskState`."""
         return self._replica.damaged
 
     @property
@@ -107,53 +107,53 @@ class RaftMachine:
 
     @property
     def end(self) -> EpochEnd:
-        """The end of its log, written or to be written."""
+        """The end of the log, including entries that are not written yet."""
         return self._replica.log.end
 
     @property
     def start(self) -> EpochEnd:
-        """The end of the snapshot with which its log begins."""
+        """The end of the snapshot at the start of the log."""
         return self._replica.log.start
 
     @property
     def high_watermark(self) -> int:
-        """What is below this offset is committed."""
+        """The offset below which all entries are committed."""
         return self._replica.high_watermark
 
     @property
     def synced_offset(self) -> int:
-        """What is below this offset of its log is on its disk."""
+        """The offset below which all entries are on disk."""
         return self._replica.synced_offset
 
     @property
     def synced_end(self) -> EpochEnd:
-        """The end of what of its log is on its disk."""
+        """The end of the synced part of the log."""
         synced_offset = self._replica.synced_offset
         return EpochEnd(self._replica.log.epoch_below(synced_offset), synced_offset)
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do, unless something else happens first."""
+        """The time at which `tick` has something to do, unless another event comes first."""
         return self._part.deadline_ms
 
     def epoch_below(self, offset: int) -> int:
-        """The epoch of the entry before `offset`, of the snapshot's last one where that is not behind its end."""
+        """The epoch of the entry before `offset`; at or below the start, the epoch of the snapshot's last entry."""
         return self._replica.log.epoch_below(offset)
 
     def take(self) -> list[Effect]:
-        """What is to be done since the last call, in this order; see `effects`."""
+        """The effects since the last call, in order; see `effects`."""
         effects, self._replica.effects = self._replica.effects, []
         return effects
 
     # -- what happens -------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
-        """It is `now_ms`, by a clock of this replica's own that never goes back."""
+        """Advance the time to `now_ms`, from this replica's own monotonic clock."""
         self._replica.now_ms = max(now_ms, self._replica.now_ms)
         self._move(self._part.tick())
 
     def synced(self, end: EpochEnd) -> None:
-        """What is up to `end` is on disk; nothing is said where that is no part of the log any more."""
+        """Note that the entries up to `end` are on disk; ignored if they are not part of the log any more."""
         replica = self._replica
         if end.offset > replica.synced_offset and replica.log.holds(end):
             replica.synced_offset = end.offset
@@ -163,7 +163,7 @@ class RaftMachine:
                 self._part.synced()
 
     def connected(self, node_id: int) -> None:
-        """There is a connection to this node, or one more."""
+        """Note a new connection to this node."""
         self._replica.gone.discard(node_id)
         part = self._part
         if isinstance(part, LeaderRole | CandidateRole) or (
@@ -172,7 +172,7 @@ class RaftMachine:
             part.connected()
 
     def disconnected(self, node_id: int) -> None:
-        """The last connection to this node closed: it may have ended. The first sign of it, and no proof."""
+        """Note that the last connection to this node closed: a first sign, but no proof, that the node has ended."""
         self._replica.gone.add(node_id)
         if isinstance(self._part, CandidateRole):
             self._move(self._part.outcome)
@@ -182,42 +182,42 @@ class RaftMachine:
             self._part.disconnected()
 
     def heard(self, leader: ReplicaId, epoch: int) -> None:
-        """A piece of a snapshot came from the leader of this epoch."""
+        """Note a chunk of a snapshot from the leader of this epoch."""
         if isinstance(self._part, FollowerRole) and leader == self.leader and epoch == self.epoch:
             self._part.heard()
 
     def compacted(self, offset: int) -> None:
-        """A snapshot holds what is below `offset`, which is committed: the log begins there."""
+        """Move the start of the log to `offset`: a snapshot holds the entries below it, which are committed."""
         replica = self._replica
         if replica.log.start.offset < offset <= min(replica.high_watermark, replica.synced_offset):
             replica.voters.start_at(offset)
             replica.log.start_at(offset)
 
     def propose(self, payload: object, count: int = 1) -> EpochEnd | VoterChangeRefusal:
-        """Order a batch of entries; where they end, once it is committed if it ever is."""
+        """Append a batch of entries; returns its end. The batch is not committed yet."""
         return (
             self._part.propose(payload, count) if isinstance(self._part, LeaderRole) else VoterChangeRefusal.NOT_LEADER
         )
 
     def change(self, change: Change) -> EpochEnd | VoterChangeRefusal:
-        """Order a change of the voters; where its entry ends."""
+        """Append a change of the voters; returns the end of its entry."""
         return self._part.change(change) if isinstance(self._part, LeaderRole) else VoterChangeRefusal.NOT_LEADER
 
     def join(self, voter: Voter) -> None:
-        """It is to become this voter; that is on disk."""
+        """Become this voter; its description is on disk."""
         self._replica.joins = voter
 
     def resign(self) -> None:
-        """Let another lead."""
+        """Resign, so that another replica leads."""
         self._move(Cause.ASKED)
 
     def mute(self) -> None:
-        """Its disk keeps nothing any more: from here on it follows, and neither votes nor stands nor leads."""
+        """Only follow from now on, without voting or leading: the disk stores nothing any more."""
         self._replica.muted = True
         self._move(Cause.ASKED)
 
     def receive(self, message: Message) -> None:
-        """A message for this node came."""
+        """Handle a message for this node."""
         self._replica.gone.discard(message.sender.node_id)
         if not self._is_meant(message) or not self._is_of_epoch(message):
             return
@@ -238,11 +238,11 @@ class RaftMachine:
                 self._lead(message)
 
     def _is_meant(self, message: Message) -> bool:
-        """Not a disk that this node has no more: what was promised there is not known here."""
+        """Whether the message is for this directory: the promises of an earlier directory are not known here."""
         return not isinstance(message, Vote) or message.voter == self.me
 
     def _is_of_epoch(self, message: Message) -> bool:
-        """A higher epoch is this one's too from here on; who is in a lower one is told, unless it only answered."""
+        """Adopt a higher epoch; tell the epoch to the sender of a request with a lower one."""
         if message.epoch > self.epoch:
             self._replica.promise(Ballot(message.epoch))
             self._move(Cause.EPOCH)
@@ -276,7 +276,7 @@ class RaftMachine:
         replica.send(vote.sender.node_id, answer)
 
     def _hear(self, leader: ReplicaId | None) -> None:
-        """Somebody leads this epoch: what another directory of this node is said to lead, nobody does."""
+        """Learn the leader of this epoch; a leader with this node's id and another directory is ignored."""
         if leader is None or leader.node_id == self.me.node_id:
             return
         if (self.role, Cause.LEADER) in TRANSITIONS:
@@ -285,7 +285,7 @@ class RaftMachine:
 
     def _told(self, message: VoteAnswer | Told) -> None:
         if isinstance(message, Told):
-            # The leader's node itself says so, with another directory or after a restart.
+            # The leader's own node says that it leads no more, with another directory or after a restart.
             of_leader = self.leader is not None and message.sender.node_id == self.leader.node_id
             if of_leader and message.leader is None:
                 self._move(Cause.ENDED)
@@ -317,7 +317,7 @@ class RaftMachine:
     # -- roles --------------------------------------------------------------------------------------
 
     def _move(self, cause: Cause | None) -> None:
-        """Take on the roles that follow from the cause, one after another."""
+        """Enter the roles that follow from the cause, one after another."""
         while cause is not None:
             role = TRANSITIONS.get((self.role, cause))
             if role is None:
@@ -325,7 +325,7 @@ class RaftMachine:
             cause = self._enter(role, cause)
 
     def _enter(self, role: RaftRole, cause: Cause) -> Cause | None:
-        """Take on a role; why to leave it at once, if that is so."""
+        """Enter a role; returns a cause to leave it at once, if there is one."""
         replica = self._replica
         before = self._part
         split = replica.role is RaftRole.CANDIDATE and cause is Cause.LOST
@@ -351,7 +351,7 @@ class RaftMachine:
             case RaftRole.PROSPECTIVE | RaftRole.CANDIDATE:
                 return CandidateRole(replica, pre=role is RaftRole.PROSPECTIVE)
             case _ if split and replica.gone and replica.may_win:
-                # All that are there have answered, and for want of the others nobody won: no need to wait for them.
+                # All reachable voters have responded and the others are missing: waiting longer is useless.
                 return UnattachedRole(replica, replica.chance(replica.timeouts.election_ms // 2 + 1))
             case _:
                 return UnattachedRole(replica)

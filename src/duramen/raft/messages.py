@@ -1,6 +1,6 @@
 """Messages between replicas of the quorum, after KIP-595's requests. Pure values.
 
-Every message names its sender and the sender's epoch. They may be lost, delayed, duplicated and reordered.
+Every message names its sender and the sender's epoch. Messages may be lost, delayed, duplicated and reordered.
 """
 
 from typing import NamedTuple
@@ -26,9 +26,9 @@ __all__ = [
 
 
 class EntryBatch(NamedTuple):
-    """Entries next to each other: so many from the offset `first` on, ordered by the leader of `epoch`.
+    """Consecutive entries: their number `entries` from the offset `first` on, from the leader of `epoch`.
 
-    `payload` is nobody's business here. A batch that changes the voters has one entry, and the set that it makes.
+    The machine does not read `payload`. A batch that changes the voters has one entry and the new set of voters.
     """
 
     epoch: int
@@ -39,7 +39,7 @@ class EntryBatch(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """Would you, or with `pre` false do you, give `voter`'s vote to the sender, whose log ends at `end`?
+    """Request of the vote of `voter`, or with `pre` of its pre-vote; the sender's log ends at `end`.
 
     With `pre` the epoch is the present one, otherwise the sender's new one.
     """
@@ -52,7 +52,7 @@ class Vote(NamedTuple):
 
 
 class VoteAnswer(NamedTuple):
-    """What the sender says to the Vote of a candidate, and the leader that it knows of in its epoch."""
+    """The sender's response to the Vote of a candidate, and the leader that it knows in its epoch."""
 
     sender: ReplicaId
     epoch: int
@@ -70,7 +70,7 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """The sender leads this epoch no more; of the `successors` the first should stand at once."""
+    """The sender leads this epoch no more; the first of the `successors` should start an election at once."""
 
     sender: ReplicaId
     epoch: int
@@ -78,7 +78,7 @@ class EndEpoch(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The answer to what does not suit the sender's epoch or role: the leader of its epoch, if it knows one."""
+    """The response to a message that does not fit the sender's epoch or role: its epoch's leader, if it knows one."""
 
     sender: ReplicaId
     epoch: int
@@ -86,10 +86,10 @@ class Told(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """The sender's log ends at `end`: what follows?
+    """Request of the entries after `end`, the end of the sender's log.
 
-    What acknowledges is `synced_offset`: below it all is on the sender's disk. `high_watermark` is the one that the
-    sender knows (KIP-1166), `number` tells its fetches apart.
+    The entries below `synced_offset` are on the sender's disk: this acknowledges them. `high_watermark` is the sender's
+    (KIP-1166). `number` identifies the fetch among the sender's fetches.
     """
 
     sender: ReplicaId
@@ -101,10 +101,10 @@ class Fetch(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """The leader's answer to `asked`: the batches from there on, or what stands in their way.
+    """The leader's response to `asked`: the batches from its end on, or the reason why there are none.
 
-    `diverging`: the histories part, and this is the end of the leader's part; `snapshot`: the sender's end lies before
-    the snapshot with which the leader's log begins.
+    `diverging`: the histories diverge, and this is the end of the leader's part. `snapshot`: the sender's end lies
+    before the snapshot at the start of the leader's log.
     """
 
     sender: ReplicaId
@@ -117,7 +117,7 @@ class FetchAnswer(NamedTuple):
 
 
 class FetchSnapshot(NamedTuple):
-    """The snapshot that ends there is wanted (KIP-630)."""
+    """Request of the snapshot with this end (KIP-630)."""
 
     sender: ReplicaId
     epoch: int
@@ -125,7 +125,7 @@ class FetchSnapshot(NamedTuple):
 
 
 class SnapshotAnswer(NamedTuple):
-    """The snapshot, whole, and the voters that it holds."""
+    """The complete snapshot and its voters."""
 
     sender: ReplicaId
     epoch: int
@@ -135,7 +135,7 @@ class SnapshotAnswer(NamedTuple):
 
 
 class ChangeVoters(NamedTuple):
-    """The sender wants the leader to change the voters; what came of it stands in the log, or not."""
+    """Request to the leader to change the voters; the log shows whether it did."""
 
     sender: ReplicaId
     epoch: int

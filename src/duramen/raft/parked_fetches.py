@@ -1,4 +1,4 @@
-"""Fetches that a leader holds because there is nothing to answer yet: the newest one of each replica. Pure."""
+"""Fetches that a leader parks because there are no new entries: the newest one of each replica. Pure."""
 
 from duramen.raft.messages import Fetch
 from duramen.raft.voters import ReplicaId
@@ -7,7 +7,7 @@ __all__ = ["ParkedRaftFetches"]
 
 
 class ParkedRaftFetches:
-    """Fetches by who sent them, each until its time."""
+    """Parked fetches by sender, each with its deadline."""
 
     __slots__ = ("fetches",)
 
@@ -15,21 +15,21 @@ class ParkedRaftFetches:
         self.fetches: dict[ReplicaId, tuple[int, Fetch]] = {}
 
     def park(self, fetch: Fetch, until_ms: int) -> None:
-        """Keep a fetch in the place of the sender's last one."""
+        """Park a fetch in place of the sender's last one."""
         self.fetches[fetch.sender] = (until_ms, fetch)
 
     def drop(self, replica: ReplicaId) -> None:
-        """It sent another one: nobody waits for the answer to this."""
+        """Drop the parked fetch of a replica that sent another one."""
         self.fetches.pop(replica, None)
 
     def take(self) -> list[Fetch]:
-        """All of them, to be answered now."""
+        """Take all fetches, to respond to them now."""
         fetches = [fetch for _, fetch in self.fetches.values()]
         self.fetches.clear()
         return fetches
 
     def take_due(self, now_ms: int) -> list[Fetch]:
-        """Those whose time has come."""
+        """Take the fetches whose deadline has passed."""
         due = [fetch for until_ms, fetch in self.fetches.values() if until_ms <= now_ms]
         for fetch in due:
             del self.fetches[fetch.sender]
@@ -37,5 +37,5 @@ class ParkedRaftFetches:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next one's time comes."""
+        """The next deadline."""
         return min((until_ms for until_ms, _ in self.fetches.values()), default=None)

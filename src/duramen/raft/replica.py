@@ -14,13 +14,13 @@ from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, VoterHistory, Voter
 __all__ = ["Chance", "RaftCore", "RaftDiskState"]
 
 Chance = Callable[[int], int]
-"""Randomness that is handed in: a number from 0 to the given one, itself not included."""
+"""An injected source of randomness: a number from 0 to the given one, exclusive."""
 
 
 class RaftDiskState(NamedTuple):
-    """What a replica finds on its disk: its ballot, its snapshot's end and voters, the batches behind it.
+    """The disk state of a replica: its ballot, its snapshot's end and voters, the batches after it.
 
-    `damaged`: damage may have cost entries that it had synced.
+    `damaged`: entries that were synced may be lost by damage.
     """
 
     ballot: Ballot = Ballot()
@@ -31,7 +31,7 @@ class RaftDiskState(NamedTuple):
 
 
 class RaftCore:
-    """What is known, and what is to be done about it. `seeds` are nodes to ask where no voter is known."""
+    """The state of a replica and its pending effects. `seeds` are the nodes to ask if no voter is known."""
 
     def __init__(
         self,
@@ -54,39 +54,41 @@ class RaftCore:
             self._note(batch)
         self.synced_offset = self.log.end.offset
         self.high_watermark = kept.snapshot.offset
-        # An epoch is on disk before its entries are; where a disk says otherwise the entries are believed.
+        # An epoch is on disk before its entries. If the disk says otherwise, the entries count.
         self.ballot = kept.ballot if kept.ballot.epoch >= self.log.end.epoch else Ballot(self.log.end.epoch)
         self.role = RaftRole.UNATTACHED
         self.leader: ReplicaId | None = None
         self.confirmed = False
-        """Whether the leader is this one, or has answered it in this epoch and was not lost since."""
+        """Whether the leader is this replica, or has responded to it in this epoch and is still connected."""
         self.gone: set[int] = set()
-        """Nodes whose connections closed, and of which nothing was heard since."""
+        """Nodes whose connections closed and that have sent nothing since."""
         self.muted = False
-        """Whether its disk keeps nothing any more: it follows in memory, and neither votes nor stands."""
+        """Whether the disk stores nothing any more: the replica follows in memory, and neither votes nor leads."""
         self.damaged = kept.damaged and self.voters.latest.ids != (me,)
-        """Whether it may lack entries that it has acknowledged: until a leader has given them to it again it neither
-        votes nor stands, nor says that it has anything."""
+        """Whether the replica may lack entries that it has acknowledged.
+
+        Until a leader has sent them again, it neither votes nor leads, and acknowledges nothing.
+        """
         self.joins: Voter | None = None
-        """The voter that it wants to become."""
+        """The voter that the replica is to become."""
         self.doubts = 0
-        """How often it gave the leader of this epoch up, since that answered."""
+        """The number of times that the replica gave up this epoch's leader since the leader's last response."""
         self.effects: list[Effect] = []
         self.fetches = 0
-        """How many it has sent; each has its number."""
+        """The number of fetches sent; each fetch has its number."""
         self._became = Became(self.role, self.epoch, self.leader)
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that it knows."""
+        """The newest epoch that the replica knows."""
         return self.ballot.epoch
 
     @property
     def votes(self) -> bool:
-        """Whether it may stand and lead: it is a voter, or was before a change that it does not know to be committed.
+        """Whether the replica can be a candidate and lead: it is a voter, or was one before an uncommitted change.
 
-        Who is removed by its own log alone may have what the others need, and nobody else to lead them (Raft
-        dissertation, 4.2.2).
+        A replica that only its own log removes may have entries that the other voters need, and they may have no other
+        leader (Raft dissertation, 4.2.2).
         """
         if self.muted or self.damaged:
             return False
@@ -96,17 +98,17 @@ class RaftCore:
 
     @property
     def known_leader(self) -> ReplicaId | None:
-        """The leader, as others may be told: what is only hearsay would go round for ever once that leader is lost."""
+        """The leader to tell other replicas: an unconfirmed leader would be passed round for ever after its failure."""
         return self.leader if self.confirmed else None
 
     @property
     def may_win(self) -> bool:
-        """Whether voters that are not gone are a majority."""
+        """Whether the voters that are not gone are a majority."""
         voters = self.voters.latest
         return voters.majority([voter for voter in voters.ids if voter.node_id not in self.gone])
 
     def next_fetch(self) -> Fetch:
-        """What to ask a leader for."""
+        """The next fetch for the leader."""
         self.fetches += 1
         synced_offset = 0 if self.damaged else self.synced_offset
         return Fetch(self.me, self.epoch, self.log.end, synced_offset, self.high_watermark, self.fetches)
@@ -118,15 +120,15 @@ class RaftCore:
         self.effects.append(Send(node_id, message))
 
     def tell(self, replica: ReplicaId) -> None:
-        """Answer with the epoch and its leader."""
+        """Send the epoch and its leader."""
         self.send(replica.node_id, Told(self.me, self.epoch, self.known_leader))
 
     def promise(self, ballot: Ballot) -> None:
-        """Make it the ballot, on disk before anything else."""
+        """Make this the ballot, and sync it before other effects."""
         if ballot.epoch > self.ballot.epoch:
             self.doubts = 0
         self.ballot = ballot
-        # Nobody has heard of the last one yet where only a role was taken on since: one sync does for both.
+        # No other node has seen the last ballot yet if only role changes followed it: one sync covers both.
         at = next((at for at in range(len(self.effects), 0, -1) if not isinstance(self.effects[at - 1], Became)), 0)
         if at and isinstance(self.effects[at - 1], Persist):
             self.effects[at - 1] = Persist(ballot)
@@ -134,7 +136,7 @@ class RaftCore:
             self.effects.append(Persist(ballot))
 
     def became(self) -> None:
-        """Say what role it has, unless that is known."""
+        """Report the role, unless it has been reported."""
         became = Became(self.role, self.epoch, self.leader)
         if became != self._became:
             self._became = became
@@ -146,15 +148,15 @@ class RaftCore:
         self.effects.append(Append(batch))
 
     def cut(self, end_offset: int) -> None:
-        """Let go of the log's entries from `end_offset` on."""
+        """Truncate the log at `end_offset`."""
         self.log.cut(end_offset)
         self.voters.cut(end_offset)
         self.synced_offset = min(self.synced_offset, end_offset)
         self.effects.append(Cut(end_offset))
 
     def install(self, answer: SnapshotAnswer) -> None:
-        """Begin the log anew with a snapshot."""
-        # On disk is what was committed and synced of the log so far: the snapshot holds it, and nothing else of it.
+        """Restart the log with a snapshot."""
+        # Only the committed and synced entries of the old log count as on disk: the snapshot includes them.
         self.synced_offset = min(self.synced_offset, self.high_watermark)
         self.log.restart(answer.snapshot)
         self.voters.restart(answer.voters)
@@ -162,7 +164,7 @@ class RaftCore:
         self.commit(answer.snapshot.offset)
 
     def commit(self, high_watermark: int) -> bool:
-        """Raise the high watermark, if this is higher."""
+        """Raise the high watermark, if this one is higher."""
         if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark

@@ -9,22 +9,22 @@ __all__ = ["TRANSITIONS", "Cause", "RaftRole"]
 
 
 class RaftRole(Enum):
-    """What a replica is in its epoch. A replica that does not vote is unattached or a follower."""
+    """The role of a replica in its epoch. A replica that does not vote is unattached or a follower."""
 
     UNATTACHED = "unattached"
-    """It knows of no leader, and waits for one or for its time to stand."""
+    """The replica knows no leader, and waits for one or for its election timeout."""
     PROSPECTIVE = "prospective"
-    """It asks whether it would be elected, without disturbing the epoch."""
+    """The replica asks for pre-votes, which do not change the epoch."""
     CANDIDATE = "candidate"
-    """It asks for votes in an epoch of its own."""
+    """The replica asks for votes in its own new epoch."""
     LEADER = "leader"
     FOLLOWER = "follower"
     RESIGNED = "resigned"
-    """It led this epoch, leads no more, and never will again in this epoch."""
+    """The replica led this epoch, has resigned, and never leads again in this epoch."""
 
 
 class Cause(Enum):
-    """Why a replica changes its role."""
+    """The cause of a role change."""
 
     EPOCH = "a higher epoch was heard of"
     LEADER = "the leader of the epoch was heard of"
@@ -69,4 +69,4 @@ def _table() -> Mapping[tuple[RaftRole, Cause], RaftRole]:
 
 
 TRANSITIONS: Final = _table()
-"""The role that follows from a role and a cause; what is not here leaves the role as it is."""
+"""The role that follows from a role and a cause. Without an entry the role stays the same."""

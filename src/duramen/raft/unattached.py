@@ -15,7 +15,7 @@ AT_ONCE: Final = 0
 
 
 class UnattachedRole:
-    """Waits for `wait_ms`, or where nothing is said for an election timeout, and up to another one by chance."""
+    """Waits for `wait_ms`; without it, for an election timeout plus a random time up to the same length."""
 
     def __init__(self, replica: RaftCore, wait_ms: int | None = None) -> None:
         self._replica = replica
@@ -25,17 +25,17 @@ class UnattachedRole:
         self._ask_ms = replica.now_ms
 
     def open(self) -> None:
-        """Ask who leads, where nobody will tell."""
+        """Ask for the leader, if the replica does not vote."""
         if not self._replica.votes:
             self._ask()
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         return self._until_ms if self._replica.votes else self._ask_ms
 
     def tick(self) -> Cause | None:
-        """What the time makes of it."""
+        """Start an election, or ask again, according to the time."""
         if self._replica.votes:
             return Cause.TIMEOUT if self._replica.now_ms >= self._until_ms else None
         if self._replica.now_ms >= self._ask_ms:
@@ -43,7 +43,7 @@ class UnattachedRole:
         return None
 
     def disconnected(self, node_id: int) -> None:
-        """The last connection to a node closed: where that had the vote, it may have ended before it was elected."""
+        """Shorten the wait if the connection to the candidate with this vote closed: it may have ended."""
         replica = self._replica
         voted = replica.ballot.voted
         if voted is not None and voted.node_id == node_id and replica.may_win:

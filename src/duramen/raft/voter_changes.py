@@ -1,8 +1,8 @@
-"""Changes of the voters, one at a time (KIP-853): which may be requested, and when they are granted. Pure.
+"""Changes of the voters, one at a time (KIP-853): the valid requests and the conditions for them. Pure.
 
 Two sets that differ by one voter have no disjoint majorities, so a new set may be in force while the old one still
-decides elsewhere. That holds only if a second change waits until the first is committed and, in a leader's epoch, until
-an entry of that epoch is: earlier leaders may have left changes that are committed nowhere.
+decides elsewhere. This requires that a second change waits until the first is committed. In a leader's epoch it also
+waits until an entry of that epoch is committed: earlier leaders may have left uncommitted changes.
 """
 
 from enum import Enum
@@ -14,19 +14,19 @@ __all__ = ["Change", "VoterAddition", "VoterChangeRefusal", "VoterRemoval", "Vot
 
 
 class VoterAddition(NamedTuple):
-    """A learner that has caught up votes from here on."""
+    """Add a learner that has caught up to the voters."""
 
     voter: Voter
 
 
 class VoterRemoval(NamedTuple):
-    """A voter votes no more."""
+    """Remove a voter."""
 
     replica: ReplicaId
 
 
 class VoterUpdate(NamedTuple):
-    """A voter is reached elsewhere."""
+    """Change the endpoint of a voter."""
 
     voter: Voter
 
@@ -35,7 +35,7 @@ Change = VoterAddition | VoterRemoval | VoterUpdate
 
 
 class VoterChangeRefusal(Enum):
-    """Why a change, or anything else, is not to be had from this replica now."""
+    """The reason why this replica refuses a change or another request now."""
 
     NOT_LEADER = "only the leader decides that"
     NOT_READY = "the leader has committed nothing of its own epoch yet"
@@ -47,7 +47,7 @@ class VoterChangeRefusal(Enum):
 
 
 def changed(voters: Voters, change: Change) -> Voters | VoterChangeRefusal:
-    """The set that a change makes of this one."""
+    """The set of voters after the change."""
     match change:
         case VoterAddition(voter):
             present = voters.of_node(voter.id.node_id)

@@ -1,7 +1,7 @@
 """The voters: sets of them, and the changes of the set along the log (KIP-853). Pure.
 
-A voter is a node *and* its data directory. A node that lost its disk has forgotten its promises, so it returns as
-another replica, which learns and does not vote.
+A voter is a node *and* its data directory. A node that lost its disk has forgotten its promises. It returns as another
+replica, which learns and does not vote.
 """
 
 from bisect import bisect_left
@@ -22,14 +22,14 @@ class ReplicaId(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A replica that votes, and where the others reach it."""
+    """A replica that votes, and its endpoint."""
 
     id: ReplicaId
     endpoint: str = ""
 
 
 class Voters:
-    """A set of voters, never changed; no two of them are of one node."""
+    """An immutable set of voters, at most one of each node."""
 
     __slots__ = ("_voters", "ids")
 
@@ -56,15 +56,15 @@ class Voters:
         return "{" + " ".join(map(str, self.ids)) + "}"
 
     def of_node(self, node_id: int) -> ReplicaId | None:
-        """The voter that is this node with some directory."""
+        """The voter of this node, with any directory."""
         return next((replica for replica in self.ids if replica.node_id == node_id), None)
 
     def majority(self, agreeing: Collection[ReplicaId]) -> bool:
-        """Whether more than half of the voters are among those that agree."""
+        """Whether more than half of the voters are in `agreeing`."""
         return 2 * sum(replica in agreeing for replica in self.ids) > len(self.ids)
 
     def including(self, voter: Voter) -> "Voters":
-        """The set with this voter, in the place of the one with its id if there is one."""
+        """The set with this voter; it replaces a voter with the same id."""
         return Voters([*(other for other in self if other.id != voter.id), voter])
 
     def without(self, replica: ReplicaId) -> "Voters":
@@ -76,9 +76,9 @@ NO_VOTERS: Final = Voters()
 
 
 class VoterHistory:
-    """The sets of voters by the offset of the entry that made them; a set is in force as soon as it is appended.
+    """The sets of voters by the offset of their entry; a set is in force as soon as its entry is appended.
 
-    `base` is in force before the first of them: a snapshot's, or what the cluster was formed with.
+    `base` is in force before the first entry: the set of a snapshot, or the cluster's first voters.
     """
 
     __slots__ = ("_offsets", "_sets")
@@ -94,34 +94,34 @@ class VoterHistory:
 
     @property
     def previous(self) -> Voters:
-        """The set that was in force before it; the same where that is not in the log."""
+        """The set that was in force before it; the same set if the log does not have the earlier one."""
         return self._sets[-2:][0]
 
     @property
     def latest_offset(self) -> int:
-        """The offset of the entry that made the set in force; -1 where no entry of the log did."""
+        """The offset of the entry that made the set in force; -1 if no entry of the log did."""
         return self._offsets[-1]
 
     def at(self, end_offset: int) -> Voters:
-        """The set that the entries below `end_offset` make."""
+        """The set in force after the entries below `end_offset`."""
         return self._sets[max(0, bisect_left(self._offsets, end_offset) - 1)]
 
     def append(self, offset: int, voters: Voters) -> None:
-        """The entry at `offset` makes this set."""
+        """Add the set of the entry at `offset`."""
         self._offsets.append(offset)
         self._sets.append(voters)
 
     def cut(self, end_offset: int) -> None:
-        """Forget what the entries from `end_offset` on made."""
+        """Forget the sets of the entries from `end_offset` on."""
         keep = max(1, bisect_left(self._offsets, end_offset))
         del self._offsets[keep:], self._sets[keep:]
 
     def start_at(self, offset: int) -> None:
-        """The log begins at `offset` now: what the entries before it made becomes the base."""
+        """Move the start of the log to `offset`: the set of the earlier entries becomes the base."""
         base = max(0, bisect_left(self._offsets, offset) - 1)
         self._offsets[: base + 1] = [-1]
         del self._sets[:base]
 
     def restart(self, base: Voters) -> None:
-        """The log begins with a snapshot that holds this set."""
+        """Restart the log with a snapshot that has this set."""
         self._offsets, self._sets = [-1], [base]

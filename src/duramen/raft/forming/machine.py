@@ -35,10 +35,10 @@ __all__ = ["Forming"]
 
 
 class Forming:
-    """The node `me`, as its directory knows it. Whatever is called, `take` has what is to be done then."""
+    """The state machine of the node `me`, from its disk state. After each call, `take` has the effects."""
 
     def __init__(self, me: ReplicaId, kept: FormationDiskState, seeds: Iterable[str]) -> None:
-        """`seeds` are addresses, the node's own among them where it is a seed."""
+        """`seeds` are addresses; they include the node's own address if it is a seed."""
         self.me = me
         self.seeds = tuple(sorted(set(seeds)))
         self.kept = kept
@@ -52,30 +52,30 @@ class Forming:
 
     @property
     def hello(self) -> FormationHello:
-        """What it says of itself."""
+        """The node's hello: its identity, seeds, attempt, promise and cluster."""
         kept = self.kept
         promised = None if kept.promise is None else kept.promise.attempt
         return FormationHello(self.me, self.seeds, kept.attempt, promised, kept.cluster_id)
 
     @property
     def cluster_id(self) -> UUID | None:
-        """The cluster that it belongs to."""
+        """The node's cluster."""
         return self.kept.cluster_id
 
     @property
     def obstacle(self) -> str:
-        """Why it belongs to no cluster yet, in one line; empty where it does."""
+        """The reason why the node belongs to no cluster yet, in one line; empty if it belongs to one."""
         return obstacle(self.hello, self.heard, self.kept.promise)
 
     def take(self) -> list[Effect]:
-        """What is to be done since the last call, in this order; nothing behind a Persist before that is on disk."""
+        """The effects since the last call, in order; a Persist must be on disk before the effects after it."""
         effects, self._effects = self._effects, []
         return effects
 
     # -- what happens -------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Some time went by: ask everybody again."""
+        """Ask all seeds again after some time."""
         if self.cluster_id is not None:
             return
         for address in self.seeds:
@@ -83,24 +83,24 @@ class Forming:
                 self._ask(address)
 
     def itself(self, address: str) -> None:
-        """The seed at `address` is the node itself."""
+        """Note that the seed at `address` is the node itself."""
         if address in self.seeds and self.cluster_id is None:
             self.heard[address] = self.hello
             self._decide()
 
     def answered(self, address: str, hello: FormationHello) -> None:
-        """The seed at `address` answered."""
+        """Take the hello of the seed at `address`."""
         if address in self.seeds and self.cluster_id is None:
             self.heard[address] = hello
             self._weigh(hello)
             self._decide()
 
     def lost(self, address: str) -> None:
-        """There is no connection to that seed."""
+        """Forget the hello of a seed without a connection."""
         self.heard.pop(address, None)
 
     def asked(self, message: Message, request: object) -> None:
-        """Somebody asks; `request` is handed back with the answer."""
+        """Respond to a message; the response carries `request`."""
         if self.cluster_id is None:
             if isinstance(message, ProposeCluster):
                 self._consider(message.proposal)
@@ -111,7 +111,7 @@ class Forming:
     # -- promises -----------------------------------------------------------------------------------
 
     def _consider(self, proposal: ClusterProposal) -> None:
-        """Stand by a proposal, unless something is against it."""
+        """Promise a proposal, unless something forbids it."""
         promise, attempt = self.kept.promise, proposal.attempt
         if self.proposal is not None or self.me not in proposal.voters or self.seeds != proposal.seeds:
             return
@@ -120,7 +120,7 @@ class Forming:
         self._persist(self.kept._replace(promise=proposal))
 
     def _weigh(self, hello: FormationHello) -> None:
-        """What a hello means for what was promised: the cluster is there, or never will be."""
+        """Compare a hello with the promise: the promised cluster exists, or can never exist."""
         promise = self.kept.promise
         if promise is None or self.cluster_id is not None:
             return
@@ -134,7 +134,7 @@ class Forming:
     # -- proposing ----------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        """Propose, form the cluster or come to one, if what was heard suffices for it."""
+        """Propose, form the cluster or join one, if the known hellos suffice."""
         if self.cluster_id is not None:
             return
         clusters = {hello.cluster_id for hello in self.heard.values() if hello.cluster_id is not None}
@@ -152,7 +152,7 @@ class Forming:
             self._propose(voters)
 
     def _agreeing(self) -> Voters | None:
-        """All seeds, if all were heard of, this node is among them, and they agree on the list and their ids."""
+        """All seeds as voters, if all hellos are known, include this node, and agree on the list and the ids."""
         heard = self.heard.values()
         node_ids = {hello.sender.node_id for hello in heard}
         if len(node_ids) < len(self.seeds) or any(hello.seeds != self.seeds for hello in heard):
@@ -170,7 +170,7 @@ class Forming:
             self._belong(attempt.cluster_id, voters)
 
     def _let_go(self) -> None:
-        """Propose no more what was proposed, if anything was."""
+        """Abandon the proposal, if there is one."""
         if self.proposal is not None:
             self.proposal = None
             self._begin()

@@ -8,9 +8,9 @@ __all__ = ["obstacle"]
 
 
 def obstacle(me: FormationHello, heard: Mapping[str, FormationHello], promise: ClusterProposal | None) -> str:
-    """What keeps the node that says `me` from forming a cluster; empty where nothing does.
+    """The reason why the node with the hello `me` cannot form a cluster; empty if there is none.
 
-    `heard` is what was heard from each seed, `promise` what the node has promised.
+    `heard` has the hello of each seed, `promise` is the promise of the node.
     """
     if me.cluster_id is not None:
         return ""

@@ -24,19 +24,22 @@ __all__ = [
 
 
 class FormationAttempt(NamedTuple):
-    """One try of a node's directory to form a cluster. Each has at most one proposal, and a cluster id of its own."""
+    """One attempt of a node's directory to form a cluster.
+
+    Each attempt has at most one proposal and its own cluster id.
+    """
 
     proposer: ReplicaId
     number: int
 
     @property
     def cluster_id(self) -> UUID:
-        """The id of the cluster that comes of it: a directory's id is random, and never counts twice."""
+        """The unique id of the resulting cluster: directory ids are random, attempt numbers never reused."""
         return uuid5(UUID(self.proposer.directory_id), str(self.number))
 
 
 class ClusterProposal(NamedTuple):
-    """A cluster that may be: its first voters, who are all that the seeds named."""
+    """A proposed cluster with its first voters, which are all the seeds."""
 
     attempt: FormationAttempt
     seeds: tuple[str, ...]
@@ -44,12 +47,12 @@ class ClusterProposal(NamedTuple):
 
 
 class FormationDiskState(NamedTuple):
-    """What a node's directory holds of it; the default is what an empty one does.
+    """The disk state of the formation in a node's directory; the default is the state of an empty directory.
 
-    `attempt` is the number of the node's own newest attempt. `promise` is the proposal of another that it stands by.
-    With a `cluster_id` it belongs to a cluster, for ever; `voters` are those that the cluster was formed with, none
-    where the node came later and learns them from the log. `replaces`: another directory of this node was a voter when
-    it came, and this one is to be one in its place.
+    `attempt` is the number of the node's own newest attempt. `promise` is another node's proposal that it has promised.
+    With a `cluster_id` it belongs to this cluster for ever. `voters` are the first voters of the cluster; a node that
+    joined later has none and learns them from the log. `replaces`: another directory of this node was a voter when the
+    node joined, and this directory is to replace it.
     """
 
     attempt: int = 0
@@ -60,7 +63,7 @@ class FormationDiskState(NamedTuple):
 
 
 class FormationHello(NamedTuple):
-    """Who somebody is, and how far: the number of its own attempt, the attempt it has promised, its cluster."""
+    """The identity and state of a node: the number of its own attempt, the attempt it has promised, its cluster."""
 
     sender: ReplicaId
     seeds: tuple[str, ...]
@@ -70,7 +73,7 @@ class FormationHello(NamedTuple):
 
 
 class ProposeCluster(NamedTuple):
-    """Promise this. The sender is the proposer."""
+    """Ask for a promise of this proposal. The sender is the proposer."""
 
     proposal: ClusterProposal
 
@@ -79,27 +82,27 @@ Message = FormationHello | ProposeCluster
 
 
 class PersistFormation(NamedTuple):
-    """Write this and sync it, before anything that follows is done."""
+    """Write and sync this state before the effects that follow."""
 
     kept: FormationDiskState
 
 
 class SendFormationMessage(NamedTuple):
-    """Send a message to whoever is at an address, as a request."""
+    """Send a request to the node at an address."""
 
     address: str
     message: Message
 
 
 class FormationReply(NamedTuple):
-    """Answer the request that was called so."""
+    """Respond to this request."""
 
     request: object
     hello: FormationHello
 
 
 class Belongs(NamedTuple):
-    """The node is of this cluster from here on. Without voters it learns."""
+    """The node belongs to the cluster from now on. Without voters it is a learner."""
 
     cluster_id: UUID
     voters: Voters
