@@ -27,7 +27,7 @@ __all__ = [
 
 
 class AppendRecords(NamedTuple):
-    """Write a batch to the end of the log, where its `first_offset` is; `leader_id` ordered it, -1: not known who."""
+    """Write a batch to the end of the log, at its `first_offset`; `leader_id` is its leader, -1: unknown."""
 
     batch: ReplicaBatch
     leader_id: int
@@ -46,7 +46,7 @@ class Restart(NamedTuple):
 
 
 class StartAt(NamedTuple):
-    """Delete the records below `start_offset`, as the leader has."""
+    """Delete the records below `start_offset`, as the leader did."""
 
     start_offset: int
 
@@ -59,7 +59,7 @@ class SendReplicaMessage(NamedTuple):
 
 
 class ServeReplicaFetch(NamedTuple):
-    """Send the answer with batches of the log from `answer.asked.end.offset` on, as many as fit."""
+    """Send the response with batches of the log from `answer.asked.end.offset` on, as many as fit."""
 
     node_id: int
     answer: ReplicaFetchAnswer
@@ -78,7 +78,7 @@ class AdvanceHighWatermark(NamedTuple):
 
 
 class Show(NamedTuple):
-    """At the tail of a chain: records below this offset may be shown, whatever the high watermark is."""
+    """Let the tail of a chain show the records below this offset, independently of the high watermark."""
 
     offset: int
 
@@ -91,9 +91,9 @@ class Release(NamedTuple):
 
 
 class TransferLeadership(NamedTuple):
-    """Ask the controller to let another in-sync replica lead: this one's disk is slow, or its state lacks records.
+    """Ask the controller for another leader from the in-sync set: this disk is slow, or this state lacks records.
 
-    `node_id` is the replica that is to lead; None: any.
+    `node_id` is the proposed leader; None: any in-sync replica.
     """
 
     leader_epoch: int

@@ -50,28 +50,28 @@ class PartitionFollowerRole:
         self._retry_ms = replica.now_ms
 
     def open(self) -> None:
-        """Fetch for the first time."""
+        """Send the first fetch."""
         self._fetch()
 
     def close(self) -> None:
-        """It no longer follows this leader: waiting requests are completed."""
+        """Complete the waiting requests: the replica no longer follows this leader."""
         for fetch in self._parked.take(lambda _: True):
             self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
 
     def changed(self) -> None:
-        """The controller has changed the assignment or the in-sync set."""
+        """Apply the controller's change of the assignment or the in-sync set."""
         self._progress.forget(self._replica.state.nodes)
         self.placed()
 
     def reachable(self, node_id: int) -> None:
-        """There is a new connection to a node: messages in transit may be lost."""
+        """Fetch again: there is a new connection to a node, and messages in transit may be lost."""
         if node_id == self._upstream:
             self._wait_ms = self._replica.timeouts.wait_ms
             self._silence_ms = self._replica.timeouts.silence_ms
             self._fetch()
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
-        """A message or its response was lost: it is sent again soon."""
+        """Retry soon, since a message or its response was lost."""
         again_ms = self._replica.now_ms + self._replica.timeouts.retry_ms
         if isinstance(message, ReplicaFetch):
             self._wait_ms = self._replica.timeouts.wait_ms
@@ -91,7 +91,7 @@ class PartitionFollowerRole:
 
     @property
     def deadline_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         parked_ms = self._parked.deadline_ms
         return self._retry_ms if parked_ms is None else min(self._retry_ms, parked_ms)
 
@@ -105,18 +105,18 @@ class PartitionFollowerRole:
                 replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
         if replica.now_ms >= self._retry_ms:
             if self._waiting is not None:
-                # Who asked again at the same pace would keep a busy node busy with answering twice.
+                # Retries at the same interval would let a busy node respond to each fetch twice.
                 self._silence_ms = 2 * min(self._silence_ms, replica.timeouts.idle_wait_ms)
             self._fetch()
 
     def synced(self) -> None:
-        """More of the log is on disk: that is reported upwards, and may be shown or passed on downwards."""
+        """Report the newly synced records to the upstream; show them or pass them on to followers if possible."""
         self._report()
         self._show()
         self._wake()
 
     def state_moved(self) -> None:
-        """The state beside the log is further, or its checkpoint is: that is reported upwards."""
+        """Report the progress of the local state or of its checkpoint to the upstream."""
         self._report()
 
     # -- upwards ------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class PartitionFollowerRole:
         self._wake()
 
     def placed(self) -> None:
-        """Others are live: ask the one that is before it now, once it is confirmed."""
+        """Ask the nearest live upstream in the line, once this replica is confirmed: the live nodes have changed."""
         if self._turned():
             self._fetch()
 
@@ -245,7 +245,7 @@ class PartitionFollowerRole:
     # -- shown here ---------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """At the tail of a chain every disk is known to have the records before the high watermark shows it."""
+        """Show records before the high watermark reaches them, at the tail of a chain: all disks have them."""
         permit, me = self._permit, self._replica.node_id
         if permit is not None and {*permit.nodes, me} >= set(permit.members):
             offset = min(permit.offset, self._replica.reach.covered)
@@ -256,7 +256,7 @@ class PartitionFollowerRole:
     # -- downwards ----------------------------------------------------------------------------------
 
     def fetch(self, fetch: ReplicaFetch) -> None:
-        """A fetch of this epoch by a confirmed follower, which may be ahead: then it waits."""
+        """Respond to a fetch of this epoch by a confirmed follower; if the follower is ahead, its fetch waits."""
         replica = self._replica
         if not fetch.confirmed:
             replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
@@ -277,7 +277,7 @@ class PartitionFollowerRole:
             self._parked.park(fetch, replica.now_ms + min(fetch.wait_ms, replica.timeouts.idle_wait_ms))
 
     def answer_all(self) -> None:
-        """Values sent with responses have changed: waiting fetches are answered."""
+        """Respond to waiting fetches, since values that responses carry have changed."""
         if self._confirmed:
             for fetch in self._parked.take(lambda _: True):
                 self._answer(fetch)

@@ -24,14 +24,14 @@ class ReplicaHistory:
 
     @property
     def end(self) -> Position:
-        """The end that names this history."""
+        """The end that identifies this history."""
         epoch, end = self._takeovers.latest_epoch, self._end
         if end.offset != self.end_offset or end.leader_epoch != epoch:
             end = self._end = Position(epoch, self.end_offset)
         return end
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record there, or -1 if unknown."""
+        """The epoch of the record at this offset, or -1 if unknown."""
         return self._takeovers.epoch_at(offset)
 
     def takeovers_after(self, epoch: int) -> tuple[Takeover, ...]:
@@ -45,13 +45,13 @@ class ReplicaHistory:
         self.end_offset += records
 
     def cut(self, end_offset: int) -> None:
-        """Truncate the records from `end_offset` on, which is not before the start."""
+        """Truncate the log at `end_offset`, which is not before the start."""
         self._takeovers.cut(end_offset)
         self.end_offset = end_offset
         self.synced_offset = min(self.synced_offset, end_offset)
 
     def restart(self, start_offset: int, high_watermark: int) -> None:
-        """The log is empty and starts there. Until that is synced, the disk has the committed part of the old one."""
+        """Restart the log empty at this offset. Until a sync, the disk has the committed part of the old log."""
         self._takeovers = LeaderEpochCache()
         self.synced_offset = min(self.synced_offset, high_watermark)
         self.start_offset = self.end_offset = start_offset
@@ -62,7 +62,7 @@ class ReplicaHistory:
         self.start_offset = offset
 
     def synced(self, end: Position) -> bool:
-        """Everything up to there is on disk; returns whether that is new.
+        """Note that the log up to `end` is on disk; returns whether that is new.
 
         It is not if `end` is no longer part of the log.
         """
@@ -84,11 +84,11 @@ class ReplicaHistory:
         return end.leader_epoch < 0 or 0 <= self._takeovers.earliest_epoch <= end.leader_epoch
 
     def holds(self, end: Position) -> bool:
-        """Whether this log is, up to there, the history that `end` names."""
+        """Whether this log up to `end` is the history that `end` names."""
         return self.knows(end) and end.offset <= self.end_offset and self.parting(end) is None
 
     def parting(self, end: Position) -> Position | None:
-        """Where this log and the history that `end` names may diverge; None if they do not, up to there.
+        """The offset at which this log and the history up to `end` may diverge; None if they do not.
 
         `end` must be known to this log.
         """
@@ -98,6 +98,6 @@ class ReplicaHistory:
         return own if diverging(own, end) else None
 
     def meeting(self, parting: Position) -> int:
-        """The offset to cut to where the leader's part ends at `parting`; the start where nothing is shared."""
+        """The offset at which to truncate if the leader's part ends at `parting`; the start if nothing is shared."""
         own = self._takeovers.end_of(parting.leader_epoch, self.end_offset)
         return truncation(own, parting) if own.leader_epoch >= 0 else self.start_offset

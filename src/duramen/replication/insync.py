@@ -1,8 +1,8 @@
-"""The in-sync set as its leader knows it: what is committed, and pending changes of the set. Pure.
+"""The in-sync set as its leader knows it: the conditions of a commit, and pending changes of the set. Pure.
 
 Between a proposal and its outcome, only the controller knows which of the two sets is in force. Meanwhile the leader
-commits only records that are on all replicas of both sets (KIP-497). A proposal that was refused or not answered may
-still be in transit; only a later partition epoch invalidates it.
+commits only records that are on all replicas of both sets (KIP-497). A refused or unanswered proposal may still be in
+transit; only a later partition epoch invalidates it.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class InSync:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be in it than is known."""
+        """Whether the set may contain more replicas than the controller has confirmed."""
         return not self.attempted <= self.committed
 
     def propose(
@@ -56,7 +56,7 @@ class InSync:
         return self.in_flight
 
     def refused(self, proposal: AlterPartition, due_ms: int) -> None:
-        """The controller made nothing of it; at `due_ms` something may be proposed again."""
+        """Note that the controller refused the proposal; the next proposal is possible at `due_ms`."""
         if proposal == self.in_flight:
             self.in_flight = None
             self.due_ms = due_ms

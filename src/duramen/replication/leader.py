@@ -1,4 +1,4 @@
-"""A leader: answers fetches, raises the high watermark, maintains the in-sync set, completes acks=all. Pure."""
+"""A leader: responds to fetches, raises the high watermark, maintains the in-sync set, completes acks=all. Pure."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Behind(NamedTuple):
 
 
 class PartitionLeaderRole:
-    """The leader of this epoch, whose first record comes at the end that its log has now."""
+    """The leader of this epoch; the epoch's first record follows the present end of its log."""
 
     def __init__(self, replica: ReplicaCore) -> None:
         self._replica = replica
@@ -46,11 +46,14 @@ class PartitionLeaderRole:
         self._waiters = Waiters()
         self._first = replica.history.end_offset
         self._lent = -1
-        self._hand_over_ms = replica.now_ms  # not before is another asked to lead
-        self._moved = False  # whether the controller has said that another leads, before its log does
+        self._hand_over_ms = replica.now_ms  # the earliest time of the next request for another leader
+        self._moved = False  # whether the controller has named another leader before its log did
 
     def open(self) -> None:
-        """Alone in sync, it commits at once. Who led before and has left the in-sync set may have been too slow."""
+        """Begin to lead; a leader that is alone in sync commits at once.
+
+        If the previous leader has left the in-sync set, it may have been too slow.
+        """
         takeovers = self._replica.history.takeovers_after(-1)
         before = takeovers[-1].leader_id if takeovers else self._replica.node_id
         if before in self._joining() and self._replica.config.eject_latency_ms is not None:
@@ -58,13 +61,13 @@ class PartitionLeaderRole:
         self.synced()
 
     def close(self) -> None:
-        """It no longer leads: waiting requests are completed."""
+        """Complete the waiting requests: the replica no longer leads."""
         self._refuse_waiters()
         for fetch in self._parked.take(lambda _: True):
             self._replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
 
     def changed(self) -> None:
-        """The controller has changed the in-sync set, or the assignment."""
+        """Apply the controller's change of the in-sync set or the assignment."""
         before = self._in_sync.committed
         self._in_sync.take(self._replica.state)
         for node_id in self._in_sync.committed - before:
@@ -81,16 +84,16 @@ class PartitionLeaderRole:
             self._answer(fetch)
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
-        """An answer did not get there: soon the fetch is answered again."""
+        """Respond to the fetch again soon, since a response was lost."""
         if isinstance(message, ReplicaFetchAnswer) and message.asked.leader_epoch == self._replica.leader_epoch:
             self._parked.park(message.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
 
     def placed(self) -> None:
-        """Others are live: one of them may be ready to join."""
+        """Check whether a replica can join: the live nodes have changed."""
         self._review()
 
     def lets_join(self, live: Collection[int]) -> bool:
-        """Whether one of these has reported and is not in sync.
+        """Whether one of these nodes has reported and is not in sync.
 
         A replica without a report changes nothing before it reports.
         """
@@ -106,11 +109,11 @@ class PartitionLeaderRole:
         return high_watermark if high_watermark >= self._first else None
 
     def covered(self, node_id: int, broker_epoch: int) -> int:
-        """Below this offset all is on that replica's disk, as far as it was heard under that registration."""
+        """The offset below which all records are on that replica's disk, as reported under that registration."""
         return self._progress.covered(node_id) if self._progress.broker_epoch(node_id) >= broker_epoch else -1
 
     def behind(self) -> list[Behind]:
-        """The followers that lack something."""
+        """The followers that lack records."""
         replica = self._replica
         end_offset, waiting_ms = replica.history.end_offset, self._progress.waiting_ms(replica.now_ms)
         others = [node_id for node_id in replica.state.replicas if node_id != replica.node_id]
@@ -124,7 +127,7 @@ class PartitionLeaderRole:
     def awaits_others(self) -> bool:
         """Whether an in-sync or joining replica lacks records, or the set may change: only then connections matter.
 
-        A request that waits for a record waits for one that some replica lacks.
+        If a request waits for a record, then some replica lacks this record.
         """
         if len(self._in_sync.committed) < len(self._replica.state.replicas) or self._in_sync.in_flight is not None:
             return True
@@ -132,7 +135,7 @@ class PartitionLeaderRole:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `tick` has something to do."""
+        """The time at which `tick` has something to do."""
         first_ms = self._review_ms()
         for due_ms in (self._parked.deadline_ms, self._slowness.deadline_ms, self._hand_over_due_ms()):
             if due_ms is not None and (first_ms is None or due_ms < first_ms):
@@ -150,29 +153,29 @@ class PartitionLeaderRole:
     # -- what is written ----------------------------------------------------------------------------
 
     def refusal(self) -> ReplicaRefusal | None:
-        """Why nothing may be appended under acks=all."""
+        """The reason to refuse appends under acks=all."""
         if self.deposed:
             return ReplicaRefusal.NOT_LEADER
         return None if self._has_enough() else ReplicaRefusal.NOT_ENOUGH_REPLICAS
 
     def cut_off(self) -> None:
-        """The controller or a follower is unreachable: requests that may never complete are refused."""
+        """Refuse requests that may never complete: the controller or a follower is unreachable."""
         if self.deposed:
             self._refuse_waiters()
 
     def moved(self) -> None:
-        """Another node leads by now; the metadata record about it is still in transit."""
+        """Note that another node leads by now; the metadata record about it is still in transit."""
         self._moved = True
         self._refuse_waiters()
 
     @property
     def may_lead(self) -> frozenset[int]:
-        """All that may be in sync: one of them is elected next."""
+        """All replicas that may be in sync: one of them is elected next."""
         return self._in_sync.maximal
 
     @property
     def deposed(self) -> bool:
-        """Whether others may have led for long, so that records written here count only if they do not."""
+        """Whether another leader may exist: records written here then count only if there is none."""
         return self._moved or (self._replica.unheard and any(map(self._is_cut_off, self._followers())))
 
     def _refuse_waiters(self) -> None:
@@ -180,26 +183,26 @@ class PartitionLeaderRole:
             self._replica.effects.append(Release(waiter, ReplicaRefusal.NOT_LEADER))
 
     def appended(self, records: int) -> None:
-        """A number of records has been appended in this epoch."""
+        """Note that a number of records has been appended in this epoch."""
         replica = self._replica
         replica.history.append(replica.leader_epoch, replica.node_id, records)
         self._progress.appended(replica.history.end_offset, replica.now_ms)
         self._wake()
 
     def wait(self, end_offset: int, waiter: object) -> None:
-        """`waiter` is released when all below `end_offset`, which is written, is committed."""
+        """Release `waiter` once all records below `end_offset`, which are written, are committed."""
         self._waiters.add(end_offset, waiter)
         self._release()
 
     def synced(self) -> None:
-        """More of the log is on disk."""
+        """Commit, since more of the log is on disk."""
         replica = self._replica
         self._progress.take_all((replica.reach,), replica.history.end_offset, replica.now_ms)
         self._commit()
         self._wake()
 
     def state_moved(self) -> None:
-        """The state beside the log is another: a leader counts itself while it lacks none of it."""
+        """Note a change of the local state: a leader counts itself only while this state lacks no record."""
         self.synced()
         self._hand_over()
 
@@ -214,7 +217,7 @@ class PartitionLeaderRole:
 
     @property
     def highest_checkpoint(self) -> int:
-        """The highest that one in sync has reported."""
+        """The highest older checkpoint that an in-sync replica has reported."""
         others = [self._progress.checkpoint(node) for node in self._in_sync.maximal if node != self._replica.node_id]
         return max(self._replica.checkpoint_offset, *others, -1)
 
@@ -224,7 +227,7 @@ class PartitionLeaderRole:
         return len(self._in_sync.committed) >= self._replica.state.needed(self._replica.config)
 
     def _commit(self) -> None:
-        """Records on the disks of all replicas that may be in sync are committed, while enough are known to be."""
+        """Commit records on the disks of all replicas that may be in sync, if enough are known to be in sync."""
         if self._has_enough() and self._replica.commit(
             min(self._progress.covered(node) for node in self._in_sync.maximal)
         ):
@@ -238,11 +241,11 @@ class PartitionLeaderRole:
     # -- who is in sync -----------------------------------------------------------------------------
 
     def answered(self, answer: AlterPartitionAnswer) -> None:
-        """The controller has refused a proposal."""
+        """Handle the controller's refusal of a proposal."""
         self._in_sync.refused(answer.asked, self._replica.now_ms + self._replica.timeouts.retry_ms)
 
     def _review(self) -> None:
-        """Propose another set if some lag or have caught up; repeat unanswered proposals.
+        """Propose another set if replicas lag or have caught up; repeat unanswered proposals.
 
         A refused proposal is withdrawn first; otherwise the high watermark would wait for a replica that is not
         admitted.
@@ -251,7 +254,7 @@ class PartitionLeaderRole:
         if now_ms < self._in_sync.due_ms:
             return
         if not (self.awaits_others or self._in_sync.is_open or self._slowness.finds_any):
-            return  # as it is with most, most of the time
+            return  # the usual case
         due_ms = now_ms + replica.timeouts.retry_ms
         if self._in_sync.in_flight is not None:
             self._in_sync.due_ms = due_ms
@@ -265,7 +268,8 @@ class PartitionLeaderRole:
             wanted = wanted.difference(slow) if slow else wanted
             ready = self._ready()
             wanted = wanted.union(ready) if ready else wanted
-        # The controller wants to know the registration of each: of who was not heard in this epoch it is not known.
+        # The controller needs the registration of each replica. It is unknown for replicas without a report in this
+        # epoch.
         if not self._progress.knows_all(wanted):
             self._in_sync.due_ms = due_ms
         elif wanted != self._in_sync.committed or self._in_sync.is_open:
@@ -287,12 +291,12 @@ class PartitionLeaderRole:
         return self._progress.lags(node_id, replica.history.end_offset, replica.now_ms, replica.config.lag_time_max_ms)
 
     def _is_cut_off(self, node_id: int) -> bool:
-        """Whether it fetches from this node and has no connection to it."""
+        """Whether the replica fetches from this node and has no connection to it."""
         place = self._replica.places.get(node_id)
         return node_id in self._replica.gone and place is not None and place.upstream == self._replica.node_id
 
     def _gone_ms(self, node_id: int) -> int:
-        """When one that is cut off counts as gone, unless there is a connection again."""
+        """The time at which a disconnected replica counts as gone, unless it connects again."""
         return self._replica.gone[node_id] + self._replica.timeouts.gone_ms
 
     def _lagging(self) -> list[int]:
@@ -308,7 +312,7 @@ class PartitionLeaderRole:
         return () if slow is None else (slow,)
 
     def _measure(self) -> None:
-        """At the end of a window a leader may find itself to be the slow one."""
+        """Hand over the leadership at the end of a window if the leader itself is the slow replica."""
         replica = self._replica
         if not self._slowness.is_due(replica.now_ms):
             return
@@ -317,12 +321,12 @@ class PartitionLeaderRole:
             replica.effects.append(TransferLeadership(replica.leader_epoch))
 
     def _successors(self) -> list[int]:
-        """In-sync replicas that have reported in this epoch that they lack nothing."""
+        """In-sync replicas that have reported in this epoch that they lack no record."""
         progress = self._progress
         return [node for node in self._followers() if progress.covered(node) >= 0 and not progress.lacks(node)]
 
     def _hand_over(self) -> None:
-        """A leader that lacks what its log no longer has serves nothing: a replica that lacks nothing is to lead."""
+        """Ask for a leader that lacks nothing, if the state of this one lacks records that its log no longer has."""
         replica = self._replica
         if replica.is_whole or replica.now_ms < self._hand_over_ms:
             return
@@ -332,12 +336,12 @@ class PartitionLeaderRole:
             replica.effects.append(TransferLeadership(replica.leader_epoch, successors[0]))
 
     def _hand_over_due_ms(self) -> int | None:
-        """When another is to be asked again to lead."""
+        """The time of the next request for another leader."""
         waits = not self._replica.is_whole and self._hand_over_ms > self._replica.now_ms
         return self._hand_over_ms if waits else None
 
     def _ready(self) -> list[int]:
-        """Replicas that may join."""
+        """The replicas that may join."""
         joining = self._joining()
         if not joining:
             return joining
@@ -350,7 +354,7 @@ class PartitionLeaderRole:
         ]
 
     def _bar(self) -> int:
-        """The offset that a joining replica must have on disk: all that a leader may have committed or a tail shown."""
+        """The offset that a joining replica must have on disk; nothing above it was committed or shown."""
         return max(self._replica.high_watermark, self._first, self._lent)
 
     def _joining(self) -> list[int]:
@@ -364,7 +368,7 @@ class PartitionLeaderRole:
         ]
 
     def _review_ms(self) -> int | None:
-        """When something is to be proposed, or proposed again, if nothing happens until then."""
+        """The time of the next proposal, or of its repetition, without other events."""
         if self._in_sync.in_flight is not None or self._in_sync.due_ms > self._replica.now_ms:
             return self._in_sync.due_ms
         end_offset, own_id = self._replica.history.end_offset, self._replica.node_id
@@ -379,7 +383,7 @@ class PartitionLeaderRole:
     # -- fetches ------------------------------------------------------------------------------------
 
     def fetch(self, fetch: ReplicaFetch) -> None:
-        """A fetch of this epoch: its report counts if its log is a prefix of this one."""
+        """Respond to a fetch of this epoch; its report counts if its log is a prefix of this log."""
         replica = self._replica
         if self._progress.is_stale(fetch.node_id, fetch.broker_epoch):
             replica.refuse(fetch, ReplicaRefusal.NOT_LEADER)
@@ -406,7 +410,7 @@ class PartitionLeaderRole:
             self._review()
 
     def answer_all(self) -> None:
-        """Values sent with responses have changed: waiting fetches are answered."""
+        """Respond to waiting fetches, since values that responses carry have changed."""
         for fetch in self._parked.take(lambda _: True):
             self._answer(fetch)
 
@@ -418,15 +422,16 @@ class PartitionLeaderRole:
         return permit is not None and permit.offset > fetch.permitted
 
     def _is_missed(self, fetch: ReplicaFetch) -> bool:
-        """Whether it reports for a replica that may be ready to join and has to report again first."""
+        """Whether the fetch reports on a replica that may be ready to join and must report again first."""
         outside = frozenset(self._replica.state.replicas) - self._in_sync.maximal
         missed = [node for node in outside if node in self._replica.live and not self._progress.heard(node)]
         return any(reach.node_id in missed for reach in fetch.reaches)
 
     def _permit(self) -> Permit | None:
-        """The offset that the tail of a chain may show once all before it have it.
+        """The offset that the tail of a chain may show once all replicas before it have synced the records below.
 
-        A replica that joins later must have it first; so it does not rise while a replica that keeps up is not in sync.
+        A replica that joins later must have these records first. So the offset does not rise while a replica that keeps
+        up is not in sync.
         """
         replica = self._replica
         if replica.config.topology is not Topology.CHAIN or not self._has_enough():

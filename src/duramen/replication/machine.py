@@ -45,37 +45,37 @@ class ReplicaMachine:
 
     @property
     def state(self) -> ReplicatedPartition:
-        """The newest that the controller was heard to say."""
+        """The newest state from the controller."""
         return self._replica.state
 
     @property
     def leads(self) -> bool:
-        """Whether it leads, as far as it knows."""
+        """Whether the replica leads, as far as it knows."""
         return isinstance(self._part, PartitionLeaderRole)
 
     @property
     def led_epoch(self) -> int | None:
-        """The epoch in which it leads, as far as it knows; None if it does not."""
+        """The epoch in which the replica leads, as far as it knows; None if it does not."""
         return self._replica.state.leader_epoch if isinstance(self._part, PartitionLeaderRole) else None
 
     @property
     def may_lead(self) -> frozenset[int]:
-        """The nodes that may be elected while it leads, as far as it knows; empty if it does not lead."""
+        """The nodes that may be elected while this replica leads, as far as it knows; empty if it does not lead."""
         return self._part.may_lead if isinstance(self._part, PartitionLeaderRole) else frozenset()
 
     @property
     def deposed(self) -> bool:
-        """Whether it leads as far as it knows, while others may lead since long; see `heard_by_controller`."""
+        """Whether the replica leads, as far as it knows, but may have been replaced; see `heard_by_controller`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.deposed
 
     @property
     def history(self) -> ReplicaHistory:
-        """Its log, including pending writes; read-only for callers."""
+        """The log, including pending writes; read-only for callers."""
         return self._replica.history
 
     @property
     def high_watermark(self) -> int:
-        """Records below this offset are committed, as far as it knows."""
+        """The offset below which records are committed, as far as the replica knows."""
         return self._replica.high_watermark
 
     @property
@@ -85,14 +85,14 @@ class ReplicaMachine:
 
     @property
     def shown_offset(self) -> int:
-        """Records below this offset may be read here."""
+        """The offset below which records may be read here."""
         return (
             self._part.shown_offset if isinstance(self._part, PartitionFollowerRole) else self._replica.high_watermark
         )
 
     @property
     def latest_offset(self) -> int | None:
-        """The end that a leader tells clients; None: it does not know yet (OFFSET_NOT_AVAILABLE), or does not lead."""
+        """The end for clients; None if it is unknown (OFFSET_NOT_AVAILABLE) or the replica does not lead."""
         return self._part.latest_offset() if isinstance(self._part, PartitionLeaderRole) else None
 
     def covered(self, node_id: int, broker_epoch: int) -> int:
@@ -103,16 +103,16 @@ class ReplicaMachine:
         return self._part.covered(node_id, broker_epoch) if isinstance(self._part, PartitionLeaderRole) else -1
 
     def behind(self) -> list[Behind]:
-        """The followers that lack something, as far as it leads."""
+        """The followers that lack records, as far as this replica leads."""
         return self._part.behind() if isinstance(self._part, PartitionLeaderRole) else []
 
     @property
     def awaits_others(self) -> bool:
-        """Whether it leads and connections matter to a replica; see `PartitionLeaderRole.awaits_others`."""
+        """Whether the replica leads and connections matter; see `PartitionLeaderRole.awaits_others`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.awaits_others
 
     def minds_live(self, live: Collection[int]) -> bool:
-        """Whether these live nodes matter: in a line a replica may get another upstream then."""
+        """Whether a change to these live nodes matters: in a line it may give a replica another upstream."""
         if self._replica.config.topology is not Topology.FANOUT:
             return True
         return isinstance(self._part, PartitionLeaderRole) and self._part.lets_join(live)
@@ -124,15 +124,15 @@ class ReplicaMachine:
         return state.leader_epoch != self._replica.state.leader_epoch
 
     def follows(self, node_id: int) -> bool:
-        """Whether it fetches from that node."""
+        """Whether the replica fetches from that node."""
         return isinstance(self._part, PartitionFollowerRole) and self._part.upstream == node_id
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `tick` has something to do, unless another event comes first."""
+        """The time at which `tick` has something to do, unless another event comes first."""
         part_ms = None if self._part is None else self._part.deadline_ms
         if self._early is None and not self._reaching.anybody:
-            return part_ms  # as it is with most, most of the time
+            return part_ms  # the usual case
         early_ms = None if self._early is None else self._early.deadline_ms
         times = (part_ms, early_ms, self._reaching.deadline_ms)
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
@@ -154,7 +154,7 @@ class ReplicaMachine:
             self._replica.now_ms = now_ms
 
     def tick(self, now_ms: int) -> None:
-        """It is `now_ms`, by a clock of this node's own that never goes back."""
+        """Advance the time to `now_ms`, from this node's own monotonic clock."""
         self.advance(now_ms)
         if self._early is not None:
             for fetch in self._early.take_due(self._replica.now_ms):
@@ -163,7 +163,7 @@ class ReplicaMachine:
             self._part.tick()
 
     def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
-        """The state from the controller's log, and the live nodes.
+        """Apply the state from the controller's log and the live nodes.
 
         Only states after this node's registration apply: a leader never continues in an epoch from before its start.
         Older states are ignored.
@@ -181,7 +181,7 @@ class ReplicaMachine:
             self._part.placed()
 
     def told_live(self, live: Collection[int]) -> None:
-        """The live nodes. Without a line they do not affect a follower; in a line they may."""
+        """Set the live nodes. Without a line they do not affect a follower; in a line they may."""
         replica = self._replica
         if replica.config.topology is not Topology.FANOUT:
             replica.told(replica.state, live)
@@ -193,7 +193,7 @@ class ReplicaMachine:
             self._part.placed()
 
     def configure(self, config: PartitionConfig) -> None:
-        """The stream's configs have changed."""
+        """Apply new configs of the stream."""
         replica = self._replica
         if config != replica.config:
             replica.config = config
@@ -202,39 +202,39 @@ class ReplicaMachine:
                 self._part.changed()
 
     def reachable(self, node_id: int) -> None:
-        """There is a new connection to a node."""
+        """Note a new connection to a node."""
         self._replica.gone.pop(node_id, None)
         if isinstance(self._part, PartitionFollowerRole):
             self._part.reachable(node_id)
 
     def unreachable(self, node_id: int, since_ms: int | None = None) -> None:
-        """There is no connection to a node since then: if none comes soon, a leader stops waiting for it."""
+        """Note that a node has no connection since then: if none opens soon, a leader stops waiting for the node."""
         self._replica.gone.setdefault(node_id, self._replica.now_ms if since_ms is None else since_ms)
         if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
     def heard_by_controller(self, *, lately: bool) -> None:
-        """Whether this node's session with the controller continues, as far as it can know; initially true.
+        """Set whether this node's session with the controller continues, as far as it is known; initially true.
 
-        A leader that has lost its session and also followers may have been deposed: no request with acks=all waits.
+        A leader that has lost its session and followers may have been replaced: then no request with acks=all waits.
         """
         self._replica.unheard = not lately
         if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
     def moved(self, leader_epoch: int) -> None:
-        """The controller has let another lead than in this epoch."""
+        """Note that the controller has named another leader than that of this epoch."""
         if isinstance(self._part, PartitionLeaderRole) and self._replica.leader_epoch == leader_epoch:
             self._part.moved()
 
     def refusal(self) -> ReplicaRefusal | None:
-        """Why nothing may be appended under acks=all; asked before the batch is written."""
+        """The reason to refuse appends under acks=all; the caller asks before it writes the batch."""
         return self._part.refusal() if isinstance(self._part, PartitionLeaderRole) else ReplicaRefusal.NOT_LEADER
 
     def appended(self, records: int, waiter: object = None) -> Position:
-        """A leader's log has this many more records at the last set time; returns its end.
+        """Note that a leader's log got this number of records at the last set time; returns its new end.
 
-        A `waiter` is released when they are committed. Raises ValueError if it does not lead.
+        A `waiter` is released when they are committed. Raises ValueError if the replica does not lead.
         """
         leading = self._leading()
         leading.appended(records)
@@ -243,39 +243,39 @@ class ReplicaMachine:
         return self.history.end
 
     def wait(self, offset: int, waiter: object) -> None:
-        """`waiter` is released when the record at `offset`, which is written, is committed.
+        """Release `waiter` once the record at `offset`, which is written, is committed.
 
-        Raises ValueError if it does not lead.
+        Raises ValueError if the replica does not lead.
         """
         self._leading().wait(offset + 1, waiter)
 
     def synced(self, end: Position) -> None:
-        """Everything up to `end` is on disk; ignored if `end` is no longer part of the log."""
+        """Note that the log up to `end` is on disk; ignored if `end` is no longer part of the log."""
         if self._replica.history.synced(end) and self._part is not None:
             self._part.synced()
 
     def wait_replicated(self, record: Position, waiter: object, deadline_ms: int) -> None:
-        """`waiter` is told when this replica has the record of that epoch at that offset, or that it was cut."""
+        """Tell `waiter` once this replica has the record of that epoch at that offset, or has truncated it."""
         self._reaching.add(record, waiter, deadline_ms)
 
     def trimmed(self, start_offset: int) -> None:
-        """Records below `start_offset` were deleted here. Raises ValueError if they are not committed."""
+        """Note that records below `start_offset` were deleted. Raises ValueError if they are not committed."""
         if start_offset > self._replica.high_watermark:
             raise ValueError(f"offset {start_offset} is not committed: no log may begin there")
         self.history.start_at(max(start_offset, self.history.start_offset))
 
     def answer_all(self) -> None:
-        """Values sent with responses have changed: waiting fetches get them at once."""
+        """Respond to waiting fetches at once, since values that responses carry have changed."""
         if self._part is not None:
             self._part.answer_all()
 
     def state_moved(
         self, applied_offset: int | None, checkpoint_offset: int, joins: CheckpointRange = ANY_CHECKPOINT
     ) -> None:
-        """The local state covers records below `applied_offset`, its older checkpoint those below the other.
+        """Note that the local state covers records below `applied_offset`, and its older checkpoint the other offset.
 
-        What this replica says of its disk counts only while its log begins no later than the state ends. None: no
-        state is kept any more. A leader lets only those join that have reported a checkpoint in `joins`.
+        The replica's report about its disk counts only while its log starts at or before the end of the state. None:
+        the replica keeps no state any more. A leader admits only replicas that have reported a checkpoint in `joins`.
         """
         replica = self._replica
         replica.joins = joins
@@ -288,21 +288,21 @@ class ReplicaMachine:
 
     @property
     def lowest_checkpoint(self) -> int:
-        """See `PartitionLeaderRole.lowest_checkpoint`; -1 where it does not lead."""
+        """See `PartitionLeaderRole.lowest_checkpoint`; -1 if the replica does not lead."""
         return self._part.lowest_checkpoint if isinstance(self._part, PartitionLeaderRole) else -1
 
     @property
     def highest_checkpoint(self) -> int:
-        """See `PartitionLeaderRole.highest_checkpoint`; -1 where it does not lead."""
+        """See `PartitionLeaderRole.highest_checkpoint`; -1 if the replica does not lead."""
         return self._part.highest_checkpoint if isinstance(self._part, PartitionLeaderRole) else -1
 
     def lost(self, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
-        """What this replica wanted to send was not sent, or the answer to its fetch could not be read."""
+        """Note that a message of this replica was not sent, or the response to its fetch was unreadable."""
         if self._part is not None:
             self._part.lost(message)
 
     def receive(self, message: Message) -> None:
-        """A message for this replica came. Raises LogDamaged where the leader lacks what is committed."""
+        """Handle a message for this replica. Raises LogDamaged if the leader lacks committed records."""
         match message:
             case ReplicaFetch():
                 self._fetch(message)
@@ -320,7 +320,7 @@ class ReplicaMachine:
         raise ValueError(f"replica {self._replica.node_id} orders records in an epoch that it does not lead")
 
     def _begin(self) -> None:
-        """Another leader epoch: another part."""
+        """Enter the role of another leader epoch."""
         replica = self._replica
         if self._part is not None:
             self._part.close()
@@ -349,13 +349,13 @@ class ReplicaMachine:
             self._part.fetch(fetch)
 
     def _resign(self) -> None:
-        """A replica has heard of a later epoch: who leads by an earlier one leads no more."""
+        """Lead no more, since another replica knows a later epoch."""
         if isinstance(self._part, PartitionLeaderRole):
             self._part.close()
             self._part = None
 
     def _keep(self, fetch: ReplicaFetch) -> None:
-        """Whoever asks knows more than this replica, which is about to hear of it too: it is answered then."""
+        """Park a fetch of a later epoch until this replica learns of that epoch from the controller."""
         if fetch.reports:
             return
         if self._early is None:
@@ -373,7 +373,7 @@ class ReplicaMachine:
         return ReplicaRefusal.NOT_LEADER if self._part is None else None
 
     def _is_answer(self, answer: ReplicaFetchAnswer) -> bool:
-        """A refusal may come from another epoch than that in which it was asked; nothing else may."""
+        """Whether the response is to a fetch of this epoch; only a refusal may carry another epoch itself."""
         epoch = self._replica.leader_epoch
         return answer.asked.leader_epoch == epoch and (answer.refusal is not None or answer.leader_epoch == epoch)
 

@@ -1,7 +1,7 @@
 """Messages between replicas of a partition, and between them and the controller. Pure values.
 
-They may be lost, delayed, duplicated and reordered. An end, `Position(epoch of the last record, offset after it)`,
-identifies a whole history; that of a log that never had records is (-1, 0).
+Messages may be lost, delayed, duplicated and reordered. An end, `Position(epoch of the last record, offset after it)`,
+identifies a whole history. The end of a log that never had records is (-1, 0).
 """
 
 from enum import Enum
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class ReplicaRefusal(Enum):
-    """Why something is not to be had from a replica, or from the controller, now; by the names of Kafka's errors."""
+    """The reason of a refusal by a replica or the controller, with the names of Kafka's errors."""
 
     NOT_LEADER = "it does not lead this partition, or has nothing to pass on"
     FENCED_LEADER_EPOCH = "the epoch of whoever asks is over"
@@ -41,9 +41,9 @@ class ReplicaRefusal(Enum):
 
 
 class ReplicaBatch(NamedTuple):
-    """Records next to each other: so many from `first_offset` on, ordered by the leader of `epoch`.
+    """Consecutive records from `first_offset` on, written by the leader of `epoch`.
 
-    `payload` is nobody's business here.
+    The machine does not read `payload`.
     """
 
     epoch: int
@@ -53,9 +53,9 @@ class ReplicaBatch(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far a replica is in the log of the epoch's leader: below `covered` all is on its disk.
+    """A replica's progress in the log of the epoch's leader: the records below `covered` are on its disk.
 
-    `broker_epoch` is that of the registration under which it says so (KIP-903).
+    `broker_epoch` is the registration under which the replica reported this (KIP-903).
     """
 
     node_id: int
@@ -64,7 +64,7 @@ class Reach(NamedTuple):
 
 
 class ReplicationCheckpoint(NamedTuple):
-    """A replica keeps a state beside its log, and could make it anew from `offset` on: from its older checkpoint."""
+    """The older checkpoint of the state beside a replica's log: from `offset` on the state can be rebuilt."""
 
     node_id: int
     broker_epoch: int
@@ -72,9 +72,9 @@ class ReplicationCheckpoint(NamedTuple):
 
 
 class SnapshotBound(NamedTuple):
-    """What a replica of a keyed stream says of S0: no snapshot before `oldest` is opened.
+    """The report of a keyed stream's replica on its S0 snapshots: it opens no snapshot before `oldest`.
 
-    Each replica that may lead has `agreed` on its disk, or more: so far compaction may go.
+    Each replica that may lead has at least `agreed` on its disk; compaction may proceed up to there.
     """
 
     oldest: int
@@ -82,9 +82,9 @@ class SnapshotBound(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """All below `offset` is on the disks of `nodes`; a later leader may come from `members` only.
+    """The records below `offset` are on the disks of `nodes`; a later leader can come only from `members`.
 
-    Where each member is one of the nodes, what is below `offset` can be shown: no later leader will lack it.
+    If all members are in `nodes`, the records below `offset` can be shown: every later leader has them.
     """
 
     members: tuple[int, ...]
@@ -93,13 +93,14 @@ class Permit(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """The sender's log ends at `end`: what follows?
+    """Request of the records after `end`, the end of the sender's log.
 
-    What acknowledges is `reaches`, the sender's own first, then those of the replicas that fetch from it. `confirmed`:
-    the leader has answered the sender in this epoch; only the leader answers who is not. A fetch that only `reports`
-    wants no batches, and one that waits for them goes on waiting. `number` tells a sender's fetches apart;
-    `high_watermark` and `permitted` are what the sender knows already (KIP-1166); it may be kept for `wait_ms`.
-    `checkpoints` are those of the sender and of the replicas that fetch from it, where a state is kept beside the log.
+    `reaches` are the acknowledgements: first the sender's own, then those of the replicas that fetch from it.
+    `confirmed`: the leader has responded to the sender in this epoch; only the leader responds to unconfirmed senders.
+    A fetch with `reports` asks for no batches and leaves the sender's parked fetch waiting. `number` identifies the
+    fetch among the sender's fetches. `high_watermark` and `permitted` are the values that the sender already has
+    (KIP-1166). The receiver may park the fetch for `wait_ms`. `checkpoints` are those of the sender and of the replicas
+    that fetch from it, if they keep a state beside the log.
     """
 
     node_id: int
@@ -117,12 +118,12 @@ class ReplicaFetch(NamedTuple):
 
 
 class ReplicaFetchAnswer(NamedTuple):
-    """The answer to `asked`: the batches from there on, or what stands in their way.
+    """The response to `asked`: the batches from its end on, or the reason why there are none.
 
-    `diverging`: the histories part, and this is the end of the leader's part. `takeovers` are those of the sender's log
-    in later epochs than that of the asked end. `forgotten_id` is of the sender's log (see `storage.producers`); None
-    where an older version does not say. `snapshots` is the sender's bound, None where the stream is not keyed. Both are
-    nobody's business here.
+    `diverging`: the histories diverge, and this is the end of the leader's part. `takeovers` are the leaderships of the
+    sender's log in later epochs than that of the asked end. `forgotten_id` is that of the sender's log (see
+    `storage.producers`); None from an older version. `snapshots` is the sender's bound, None if the stream is not
+    keyed. The machine does not read these two.
     """
 
     node_id: int
@@ -140,17 +141,17 @@ class ReplicaFetchAnswer(NamedTuple):
 
 
 class InSyncReplica(NamedTuple):
-    """A replica and the registration in which it caught up."""
+    """A replica and the registration under which it caught up."""
 
     node_id: int
     broker_epoch: int
 
 
 class AlterPartition(NamedTuple):
-    """The leader of the epoch wants this to be the in-sync set, in the place of that of `partition_epoch`.
+    """Proposal of the epoch's leader to replace the in-sync set of `partition_epoch` with this one.
 
-    Where its checks pass the controller raises the partition epoch, also if the set is the same: then it is over with
-    whatever was proposed in the last one and may be on its way still.
+    If its checks pass, the controller raises the partition epoch, even if the set is the same. This invalidates every
+    proposal of the last partition epoch that may still be in transit.
     """
 
     node_id: int
@@ -161,7 +162,7 @@ class AlterPartition(NamedTuple):
 
 
 class AlterPartitionAnswer(NamedTuple):
-    """The controller's answer: the state that it made, or why it made none."""
+    """The controller's response: the new state, or the reason of a refusal."""
 
     asked: AlterPartition
     state: ReplicatedPartition | None = None
@@ -169,4 +170,4 @@ class AlterPartitionAnswer(NamedTuple):
 
 
 Message = ReplicaFetch | ReplicaFetchAnswer | AlterPartitionAnswer
-"""What a replica is handed."""
+"""The messages that a replica receives."""

@@ -1,4 +1,4 @@
-"""Fetches that wait because there is nothing to answer yet: the newest one of each replica. Pure."""
+"""Fetches that are parked because there are no new records: the newest one of each replica. Pure."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ __all__ = ["ParkedReplicaFetches"]
 
 
 class ParkedReplicaFetches:
-    """Fetches by who sent them, each until its time."""
+    """Parked fetches by sender, each with its deadline."""
 
     __slots__ = ("_fetches",)
 
@@ -16,16 +16,16 @@ class ParkedReplicaFetches:
         self._fetches: dict[int, tuple[int, ReplicaFetch]] = {}
 
     def park(self, fetch: ReplicaFetch, until_ms: int) -> None:
-        """Keep a fetch in the place of the sender's last one, and no longer: who asks again and again is answered."""
+        """Park a fetch in place of the sender's last one, whose deadline stays: repeated fetches get a response."""
         last = self._fetches.get(fetch.node_id)
         self._fetches[fetch.node_id] = (until_ms if last is None else min(last[0], until_ms), fetch)
 
     def drop(self, node_id: int) -> None:
-        """It sent another one, which is answered at once."""
+        """Drop the parked fetch of a replica that sent another one, which is answered at once."""
         self._fetches.pop(node_id, None)
 
     def take(self, wanted: Callable[[ReplicaFetch], bool]) -> list[ReplicaFetch]:
-        """Those that are wanted, to be answered now."""
+        """Take the wanted fetches, to respond to them now."""
         if not self._fetches:
             return []
         found = [fetch for _, fetch in self._fetches.values() if wanted(fetch)]
@@ -34,7 +34,7 @@ class ParkedReplicaFetches:
         return found
 
     def take_due(self, now_ms: int) -> list[ReplicaFetch]:
-        """Those whose time has come."""
+        """Take the fetches whose deadline has passed."""
         if not self._fetches:
             return []
         due = [fetch for until_ms, fetch in self._fetches.values() if until_ms <= now_ms]
@@ -44,7 +44,7 @@ class ParkedReplicaFetches:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the next one's time comes."""
+        """The next deadline."""
         if not self._fetches:
             return None
         return min([until_ms for until_ms, _ in self._fetches.values()])

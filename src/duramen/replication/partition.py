@@ -9,23 +9,24 @@ __all__ = ["PartitionConfig", "ReplicatedPartition", "Topology"]
 
 
 class Topology(Enum):
-    """Who fetches from whom (`replication.topology`)."""
+    """The shape of the fetch connections (`replication.topology`)."""
 
     FANOUT = "fanout"
-    """Everybody from the leader."""
+    """All replicas fetch from the leader."""
     CHAIN = "chain"
-    """Everybody from the replica before it."""
+    """Each replica fetches from the replica before it."""
     TREE = "tree"
-    """Two from each."""
+    """Two replicas fetch from each."""
 
 
 class PartitionConfig(NamedTuple):
-    """`min_insync_replicas` is None where it follows the number of replicas.
+    """`min_insync_replicas` is None if it follows the number of replicas.
 
-    `min_synced_nodes` holds what is shown back until so many nodes have it on disk.
+    `min_synced_nodes`: a record is shown only once this number of nodes has it on disk.
 
-    `lag_time_max_ms`: a replica that has not caught up for so long is out of sync (`replica.lag.time.max.ms`);
-    `eject_latency_ms`: so is one that is slower than the others by more than that (`replica.eject.latency.ms`).
+    `lag_time_max_ms`: a replica that has not caught up for this time is out of sync (`replica.lag.time.max.ms`).
+    `eject_latency_ms`: a replica that is slower than the others by more than this is out of sync too
+    (`replica.eject.latency.ms`).
     """
 
     min_insync_replicas: int | None = 1
@@ -36,11 +37,11 @@ class PartitionConfig(NamedTuple):
 
 
 class ReplicatedPartition(NamedTuple):
-    """A partition as the metadata log has it; each change of it raises `partition_epoch`, each leadership both epochs.
+    """A partition in the metadata log. Each change raises `partition_epoch`, each leadership raises both epochs.
 
     `replicas` are in the order of the assignment, the preferred leader first. `observers` are read replicas: they
-    follow, and nobody waits for them. Without a leader the partition waits for one. `adding` counts the replicas that a
-    reassignment adds.
+    follow, and no commit waits for them. Without a leader the partition waits for one. `adding` is the number of
+    replicas that a reassignment adds.
     """
 
     leader_id: int | None
@@ -53,14 +54,14 @@ class ReplicatedPartition(NamedTuple):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Everybody who has a replica."""
+        """All nodes that have a replica."""
         return (*self.replicas, *self.observers)
 
     def followed_by(self, node_id: int) -> bool:
-        """Whether that node has to follow the leader."""
+        """Whether that node must follow the leader."""
         return self.leader_id not in (None, node_id) and node_id in self.nodes
 
     def needed(self, config: PartitionConfig) -> int:
-        """How many nodes have to be in sync for the high watermark to rise."""
+        """The number of in-sync nodes that the high watermark requires to rise."""
         least = least_in_sync(config.min_insync_replicas, len(self.replicas) - self.adding)
         return max(least, config.min_synced_nodes)

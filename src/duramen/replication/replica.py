@@ -30,10 +30,10 @@ __all__ = ["ANY_CHECKPOINT", "CheckpointRange", "ReplicaCore", "ReplicaDiskState
 
 
 class ReplicaDiskState(NamedTuple):
-    """What a replica finds of its log, all of it on disk: recovery syncs what it keeps.
+    """The disk state of a replica's log, all of it on disk: recovery syncs the part that it keeps.
 
-    The high watermark is no higher than what was on disk when it was noted (`Machine.durable_high_watermark`): a cut
-    that was not synced may bring back another history above that.
+    The high watermark is at most the synced end at the time when it was stored (`Machine.durable_high_watermark`). An
+    unsynced truncation may bring back another history above it.
     """
 
     takeovers: Iterable[tuple[int, int, int]] = ()
@@ -43,7 +43,7 @@ class ReplicaDiskState(NamedTuple):
 
 
 class CheckpointRange(NamedTuple):
-    """A replica that joins has reported a checkpoint from `least` to `most`; None: or any newer one."""
+    """A joining replica must have reported a checkpoint from `least` to `most`; None: no upper limit."""
 
     least: int
     most: int | None = None
@@ -77,43 +77,43 @@ class ReplicaCore:
         self.state = ReplicatedPartition(None, -1, -1, (), frozenset())
         self.live: Collection[int] = ()
         self.places: Mapping[int, FetchUpstream] = {}
-        self.gone: dict[int, int] = {}  # nodes to which there is no connection, and since when
+        self.gone: dict[int, int] = {}  # nodes without a connection, and since when
         self.unheard = False
-        self.applied_offset: int | None = None  # how far the state beside the log is; None where none is kept
+        self.applied_offset: int | None = None  # the offset that the local state has reached; None without one
         self.checkpoint_offset = -1
         self.joins = ANY_CHECKPOINT
         self.effects: list[Effect] = []
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch that it was told of."""
+        """The newest leader epoch from the controller."""
         return self.state.leader_epoch
 
     def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
-        """The controller says so."""
+        """Apply the controller's state."""
         self.state = state
         self.live = live
         self.places = places(state, self.config.topology, live)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that is committed is here: what the log has no more is in the state beside it."""
+        """Whether all committed records are here: the local state covers the records that the log no longer has."""
         return self.applied_offset is None or self.applied_offset >= self.history.start_offset
 
     @property
     def reach(self) -> Reach:
-        """What it says of its own disk: nothing while it lacks what its log has no more."""
+        """The report on this replica's own disk: nothing while its state lacks records that its log no longer has."""
         return Reach(self.node_id, self.broker_epoch, self.history.synced_offset if self.is_whole else -1)
 
     @property
     def checkpoints(self) -> tuple[ReplicationCheckpoint, ...]:
-        """What it says of its own checkpoints; nothing where no state is kept beside the log."""
+        """The report on this replica's own checkpoints; empty without a state beside the log."""
         if self.applied_offset is None:
             return ()
         return (ReplicationCheckpoint(self.node_id, self.broker_epoch, self.checkpoint_offset),)
 
     def others(self, reaches: Iterable[Reach]) -> Iterator[Reach]:
-        """What is said of other replicas of this partition."""
+        """The reaches of other replicas of this partition."""
         return (reach for reach in reaches if reach.node_id != self.node_id and reach.node_id in self.state.nodes)
 
     # -- what is to be done -------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class ReplicaCore:
         self.effects.append(SendReplicaMessage(node_id, message))
 
     def refuse(self, fetch: ReplicaFetch, refusal: ReplicaRefusal) -> None:
-        """Answer a fetch with why not, unless it expects nothing."""
+        """Refuse a fetch with a reason, unless it expects no response."""
         if not fetch.reports:
             start_offset = self.history.start_offset
             answer = ReplicaFetchAnswer(
@@ -132,25 +132,25 @@ class ReplicaCore:
             self.send(fetch.node_id, answer)
 
     def append(self, batch: ReplicaBatch, leader_id: int) -> None:
-        """Write a batch that the leader has to the end of the log."""
+        """Write a batch from the leader to the end of the log."""
         self.history.append(batch.epoch, leader_id, batch.records)
         self.effects.append(AppendRecords(batch, leader_id))
 
     def cut(self, end_offset: int) -> None:
-        """Let go of what is behind. Raises LogDamaged where that is committed."""
+        """Truncate the log at `end_offset`. Raises LogDamaged if this would remove committed records."""
         self._check_uncommitted(end_offset, f"the leader's log diverges from it at {end_offset}")
         self.history.cut(end_offset)
         self.effects.append(TruncateRecords(end_offset))
 
     def restart(self, start_offset: int) -> None:
-        """Begin anew at the leader's start. Raises LogDamaged where that would lose what is committed."""
+        """Restart the log at the leader's start. Raises LogDamaged if this would remove committed records."""
         self._check_uncommitted(start_offset, f"the leader's log begins at {start_offset}")
         self.history.restart(start_offset, self.high_watermark)
         self.effects.append(Restart(start_offset))
         self.commit(start_offset)
 
     def learn(self, high_watermark: int, start_offset: int) -> None:
-        """How far the log that this one is a part of is committed, and where it begins: this one begins no earlier."""
+        """Learn the high watermark and start of the log that continues this one; this log starts no earlier."""
         committed = min(high_watermark, self.history.end_offset)
         if self.history.start_offset < start_offset <= max(committed, self.high_watermark):
             self.history.start_at(start_offset)
@@ -158,7 +158,7 @@ class ReplicaCore:
         self.commit(committed)
 
     def commit(self, high_watermark: int) -> bool:
-        """Raise the high watermark, if this is higher."""
+        """Raise the high watermark, if this one is higher."""
         if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark

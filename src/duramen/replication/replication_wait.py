@@ -1,4 +1,4 @@
-"""Waits until this replica has a record safely, or until its history was cut. Pure."""
+"""Waits until a record is safe on this replica, or its history is truncated. Pure."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -9,11 +9,11 @@ from duramen.replication.history import ReplicaHistory
 __all__ = ["ANY_EPOCH", "Reaching", "ReplicationWaitOutcome", "judge"]
 
 ANY_EPOCH: Final = -1
-"""In the place of an epoch: whoever ordered the record, it counts. So it is for what was acknowledged as acks=all."""
+"""In place of an epoch: a record of any leader counts. Records acknowledged under acks=all use it."""
 
 
 class ReplicationWaitOutcome(Enum):
-    """What became of a wait for a record."""
+    """The outcome of a wait for a record."""
 
     REACHED = "it is on this disk, and no later leader will lack it"
     CUT = "another leader's records are where it was, or before"
@@ -22,9 +22,9 @@ class ReplicationWaitOutcome(Enum):
 
 
 def judge(history: ReplicaHistory, shown_offset: int, record: Position) -> ReplicationWaitOutcome | None:
-    """What became of the record that `record` names, its epoch and its offset; None: that is not known yet.
+    """The outcome for the record with the epoch and offset `record`; None if it is not known yet.
 
-    Only what may be shown decides: anything above may still be cut, and the record come back with another leader.
+    Only records that may be shown decide. Records above may still be truncated, and may return with another leader.
     """
     if record.offset < shown_offset:
         epoch = history.epoch_at(record.offset)
@@ -35,7 +35,7 @@ def judge(history: ReplicaHistory, shown_offset: int, record: Position) -> Repli
         return ReplicationWaitOutcome.REACHED if record.offset < history.synced_offset else None
     if record.leader_epoch == ANY_EPOCH:
         return None
-    # Epochs never fall: behind a later one there is no record of this one.
+    # Epochs never decrease: no record of this epoch follows a later one.
     return ReplicationWaitOutcome.CUT if history.epoch_at(shown_offset - 1) > record.leader_epoch else None
 
 
@@ -54,17 +54,17 @@ class Reaching:
         self._waits: list[_Wait] = []
 
     def add(self, record: Position, waiter: object, deadline_ms: int) -> None:
-        """`waiter` waits for a record until then."""
+        """Let `waiter` wait for a record until the deadline."""
         self._waits.append(_Wait(record, waiter, deadline_ms))
 
     @property
     def anybody(self) -> bool:
-        """Whether anybody waits."""
+        """Whether there are waits."""
         return bool(self._waits)
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the first has waited for long enough."""
+        """The next deadline."""
         if not self._waits:
             return None
         return min(wait.deadline_ms for wait in self._waits)
@@ -72,7 +72,7 @@ class Reaching:
     def settle(
         self, history: ReplicaHistory, shown_offset: int, now_ms: int
     ) -> list[tuple[object, ReplicationWaitOutcome]]:
-        """Let go of those that know what became of it, or have waited for long enough."""
+        """Remove and return the waiters with an outcome or a passed deadline."""
         settled: list[tuple[object, ReplicationWaitOutcome]] = []
         left: list[_Wait] = []
         for wait in self._waits:

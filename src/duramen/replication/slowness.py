@@ -13,15 +13,15 @@ from typing import Final
 __all__ = ["WINDOWS", "Slowness", "p99_ms"]
 
 WINDOWS: Final = 3
-"""So many slow windows in a row make a slow replica."""
+"""The number of consecutive slow windows that make a slow replica."""
 
 _LONGER: Final = 4
-"""How many times more windows have to be well before it joins, each time that it had to leave."""
+"""The factor for the number of required good windows at each further ejection."""
 _LONGEST: Final = 64
 
 
 def p99_ms(latencies: Mapping[int, int]) -> int:
-    """The least latency that 99 in 100 do not exceed, of how often each was seen; at least one was."""
+    """The 99th percentile of latencies, from the count of each latency; there is at least one."""
     left = -(-99 * sum(latencies.values()) // 100)
     for latency_ms in sorted(latencies):
         left -= latencies[latency_ms]
@@ -31,14 +31,14 @@ def p99_ms(latencies: Mapping[int, int]) -> int:
 
 
 def _median(values: list[int]) -> float:
-    """The median of at least one value; the module statistics would take 1 % of a node's start."""
+    """The median of at least one value; importing the module statistics would take 1 % of a node's start."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[~middle]) / 2
 
 
 class Slowness:
-    """What a leader has seen of the replicas, itself included; with `eject_latency_ms` None it does not look."""
+    """A leader's latencies of all replicas, including itself; with `eject_latency_ms` None it measures nothing."""
 
     __slots__ = (
         "_eject_latency_ms",
@@ -57,29 +57,31 @@ class Slowness:
         self._latencies: dict[int, Counter[int]] = {}
         self._slow_windows: dict[int, int] = {}
         self._ejected: int | None = None
-        self._wanted: dict[int, int] = {}  # of who had to leave: how many windows were to be well
-        self._well = 0  # how many were, of the one that has left
+        self._wanted: dict[int, int] = {}  # per ejected replica: the required number of good windows
+        self._well = 0  # the number of good windows of the ejected replica
         self._until_ms = now_ms + window_ms
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the window ends; None where that says nothing."""
+        """The end of the window; None if it cannot change anything."""
         return self._until_ms if self._latencies or self._ejected is not None else None
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a window is over that is looked at."""
+        """Whether a measured window has ended."""
         return self._eject_latency_ms is not None and now_ms >= self._until_ms
 
     def observe(self, node_id: int, latency_ms: int) -> None:
-        """So long a replica took."""
+        """Record a latency of a replica."""
         if self._eject_latency_ms is not None:
             self._latencies.setdefault(node_id, Counter())[latency_ms] += 1
 
     def close(self, waiting: Mapping[int, int], live: Collection[int], now_ms: int) -> bool:
-        """End the window if it is over, and say if it was. `waiting`: who is behind, and for how long already.
+        """End the window if it is due; returns whether it was.
 
-        Of a replica of which nothing was seen, or of no other, nothing new is known; but who had to leave may come back
-        when nothing was, as nobody waits where nothing is written.
+        `waiting`: the latency so far of replicas that are behind.
+
+        A replica without latencies, or without peers, keeps its state. But an ejected replica without latencies may
+        return: without writes no request waits for it.
         """
         if self._eject_latency_ms is None or now_ms < self._until_ms:
             return False
@@ -96,7 +98,7 @@ class Slowness:
             if peers:
                 if own_ms - _median(peers) > self._eject_latency_ms:
                     self._slow_windows[node_id] = self._slow_windows.get(node_id, 0) + 1
-                elif node_id in reached:  # else it may be slow yet: what it took is not known
+                elif node_id in reached:  # otherwise possibly still slow: its latency is unknown
                     self._slow_windows[node_id] = 0
         if self._ejected is not None:
             if self._ejected not in seen or self._ejected not in live:
@@ -107,15 +109,15 @@ class Slowness:
         return True
 
     def is_slow(self, node_id: int) -> bool:
-        """Whether it was slow in so many windows in a row."""
+        """Whether the replica was slow in the last `WINDOWS` windows."""
         return self._slow_windows.get(node_id, 0) >= WINDOWS
 
     def joined(self, node_id: int) -> None:
-        """It is in sync from here on: how long it was away, and took to catch up, is not how slow it is."""
+        """Note that a replica joined the in-sync set: its absence and its catching up do not count as slow."""
         self._slow_windows[node_id] = 0
 
     def suspect(self, node_id: int) -> None:
-        """It has left the in-sync set before this leader began, and may be slow: it joins after a window."""
+        """Treat a replica that left the in-sync set before this leadership as slow: it joins after a window."""
         self._slow_windows[node_id] = 1
         self._leave(node_id)
 
@@ -125,11 +127,11 @@ class Slowness:
 
     @property
     def finds_any(self) -> bool:
-        """Whether somebody was slow lately, or had to leave."""
+        """Whether a replica was slow lately or is ejected."""
         return self._ejected is not None or any(self._slow_windows.values())
 
     def eject(self, members: Collection[int]) -> int | None:
-        """Who of these is to leave: the one that is slow for longest, unless another has left and is slow still."""
+        """The replica to eject: the one slow for longest; none while another ejected replica is still slow."""
         if self._ejected is None and not self._slow_windows:
             return None
         slow = [node_id for node_id in members if self.is_slow(node_id)]
@@ -138,5 +140,5 @@ class Slowness:
         return self._ejected if self._ejected in members else None
 
     def may_join(self, node_id: int) -> bool:
-        """Not who had to leave and is slow still."""
+        """Whether the replica is not ejected."""
         return node_id != self._ejected

@@ -6,17 +6,16 @@ __all__ = ["TIMEOUTS", "ReplicaTimeouts"]
 
 
 class ReplicaTimeouts(NamedTuple):
-    """`wait_ms`: how long a fetch that has nothing to get is kept (`replica.fetch.wait.max.ms`), or comes too early.
+    """Timeouts in ms. `wait_ms`: how long a fetch without new records is parked (`replica.fetch.wait.max.ms`).
 
-    Sixteen times as long each time that there was nothing, up to `idle_wait_ms`: partitions that nobody writes to cost
-    next to nothing.
-    `silence_ms`: how late an answer to a fetch may be before that is sent again, twice as late each time: what is lost
-    on a connection is asked for anew when there is another one, and a node that is busy is only late.
-    `retry_ms`: before what could not be sent is sent again, a proposal is made again that was not answered, or looked
-    at again that was refused;
-    `backoff_ms`: before a fetch that was refused is sent again (`replica.fetch.backoff.ms`), short, because after an
-    election some are refused for want of news, and twice as long each time up to `wait_ms`; `gone_ms`: how long there
-    may be no connection to a replica before it is out of sync; `window_ms`: a window in which latencies are compared.
+    A fetch that comes too early waits as long. Each time without records multiplies it by sixteen, up to
+    `idle_wait_ms`: idle partitions cost almost nothing. `silence_ms`: how late a response to a fetch may be before the
+    fetch is sent again; this doubles each time. Fetches that are lost with a connection are sent again on the next one,
+    and a busy node is only late. `retry_ms`: time before a lost message or an unanswered proposal is sent again, or a
+    refused proposal is reconsidered. `backoff_ms`: time before a refused fetch is sent again
+    (`replica.fetch.backoff.ms`). It is short, because some fetches after an election are refused until the metadata
+    arrives; it doubles each time, up to `wait_ms`. `gone_ms`: how long a replica may have no connection before it is
+    out of sync. `window_ms`: a window in which latencies are compared.
     """
 
     wait_ms: int = 500

@@ -1,8 +1,8 @@
 """The replication topology: fan-out, chain or tree, from assignment, in-sync set and live nodes. Pure.
 
 Live in-sync replicas form a line: the leader first, the others in assignment order. Only these have followers. So a
-chain repairs itself when one fails, and a returning replica is a leaf until it is in sync: no replica waits behind one
-that is catching up.
+chain repairs itself when one fails. A returning replica is a leaf until it is in sync: no replica waits behind one that
+is catching up.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,24 +17,24 @@ _KEPT: Final = 1024
 
 
 class FetchUpstream(NamedTuple):
-    """From whom a node fetches, None: from nobody, and who fetches from it."""
+    """The upstream of a node, None for the leader, and the nodes that fetch from it."""
 
     upstream: int | None
     downstreams: tuple[int, ...]
 
 
 def places(state: ReplicatedPartition, topology: Topology, live: Collection[int]) -> Mapping[int, FetchUpstream]:
-    """The place of each replica and observer; of none where nobody leads. Not to be changed: it is everybody's.
+    """The upstream and downstreams of each replica and observer; empty without a leader. The result is shared.
 
-    `live` are the nodes that are not known to be gone, or about to go. Who is gone is still given an upstream: it may
-    know better.
+    Callers must not change it. `live` are the nodes that are not known to be gone or about to leave. A node outside
+    `live` still gets an upstream: it may be alive.
     """
     if state.leader_id is None:
         return {}
     return _places(state.leader_id, state.nodes, state.in_sync, topology, frozenset(live))
 
 
-@lru_cache(maxsize=_KEPT)  # tens of thousands of partitions stand in a few ways
+@lru_cache(maxsize=_KEPT)  # many partitions share a few layouts
 def _places(
     leader: int, nodes: tuple[int, ...], in_sync: frozenset[int], topology: Topology, live: frozenset[int]
 ) -> Mapping[int, FetchUpstream]:
@@ -68,12 +68,12 @@ def _upstreams(
 
 
 def _parent(at: int, line: int) -> int:
-    """The place in line behind which the node at `at` stands: two behind each, leaves as if the line went on."""
+    """The position of the upstream of position `at`: each has two followers, and leaves continue the count."""
     parent = (at - 1) // 2
     return parent if parent < line else parent % line
 
 
 def _before(node: int, order: list[int], line: list[int]) -> int:
-    """The last in line before the node, by the assignment."""
+    """The last node in line before this one, by assignment order."""
     ahead = [other for other in order[: order.index(node)] if other in line]
     return ahead[-1] if ahead else line[0]
