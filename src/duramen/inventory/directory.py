@@ -178,7 +178,7 @@ class Directory:
         self.policies = PolicyTable()
         """The policies of accounts, tenants and namespaces."""
         self.removed: dict[int, None] = {}
-        """Removed namespaces of which shards may still have rows."""
+        """Removed namespaces that may still have rows in shards."""
         self.version = 0
         """Counts the events of tenants, namespaces and their policies."""
 

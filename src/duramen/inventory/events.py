@@ -91,7 +91,7 @@ class NamespaceSwept(_Event, frozen=True, tag=5):
 
 
 class TopicsCreated(_Event, frozen=True, tag=6):
-    """Topics are created: `body` has their names in order, the first of which gets the sequence `first`.
+    """Topics are created: `body` has their names in order, and the first name gets the sequence `first`.
 
     `alone`: before, no name between the first and the last existed.
     """

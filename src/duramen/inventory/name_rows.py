@@ -104,7 +104,7 @@ def values_of_names(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list
 
 
 class RowsReadAhead(StateRows):
-    """Rows of which some were read ahead: names with their values in blocks, and others."""
+    """Rows, some of them read ahead: names with their values in blocks, and others."""
 
     def __init__(self, rows: StateRows) -> None:
         self._rows = rows

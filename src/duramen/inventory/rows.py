@@ -1,23 +1,23 @@
 """The rows of a shard's view. Pure.
 
-    n, uint32 namespace, name       uint40 sequence; or uint8 flags, uint24 shard, uint40 sequence; or none: it is gone
-    b, uint32 namespace, last name  uint40 first sequence, uint32 count, body: names of topics that were made together
+    n, uint32 namespace, name       uint40 sequence; or uint8 flags, uint24 shard, uint40 sequence; or none: deleted
+    b, uint32 namespace, last name  uint40 first sequence, uint32 count, body: names of topics created together
     i, uint40 last sequence         uint32 namespace, uint32 count, body: the same by sequence; or 0x02, the last name
-    m, uint40 sequence              uint32 namespace, name: where a topic is now that is not where it was made; 0: gone
+    m, uint40 sequence              uint32 namespace, name: the present place of a moved or renamed topic; 0: deleted
     a, uint40 sequence, uint32 namespace, name   nothing: an alias of a topic
-    p, uint32 namespace, name       what is under way with the name (`PendingChange`)
-    c, uint32 namespace             uint64: how many topics have a name in this shard; of namespace 0: in all namespaces
-    d, uint32 namespace             nothing: it is dropped
-    o, uint40 sequence              the topic's own policies, where it has some
-    f                               uint64: what steps of changes have to come with (`ChangesFenced`); on clusters
+    p, uint32 namespace, name       the pending change of the name (`PendingChange`)
+    c, uint32 namespace             uint64: number of topics with a name in this shard; namespace 0: in all namespaces
+    d, uint32 namespace             nothing: the namespace is dropped
+    o, uint40 sequence              the topic's own policies, if it has some
+    f                               uint64: the least token of steps of changes (`ChangesFenced`); on clusters
     q                               uint40: the next sequence
     t, uint32 tenant                a tenant, and s, uint32 namespace: a namespace, as their events; in shard 0
     u, level, account or uint32     policies of an account, a tenant or a namespace, as their event; in shard 0
     k                               uint32, uint32: the next tenant and the next namespace; in shard 0
 
-Keys are big-endian. Topics that were made together have the last sequence for a key, so that one seek finds any. So
-have blocks of names the last of them. No two blocks of a namespace overlap, and a name with a row of its own is what
-that says, also where it is in a block (`name_rows`).
+Keys are big-endian. The key of topics created together is their last sequence, so that one seek finds any of them. The
+key of a block of names is its last name. No two blocks of a namespace overlap. A name's own row takes precedence over a
+block with the name (`name_rows`).
 """
 
 import struct

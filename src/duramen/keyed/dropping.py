@@ -1,4 +1,4 @@
-"""What compaction of a keyed stream may drop: superseded records as of S0, and old enough tombstones. Pure.
+"""What compaction of a keyed stream may drop: records superseded at S0, and old enough tombstones. Pure.
 
 No key is read. A record may be dropped if it counts below S0 and is superseded there. A tombstone that is its key's
 newest record may be dropped after `delete.retention.ms`, once every older record of its key is gone from the earlier
@@ -15,7 +15,7 @@ __all__ = ["Dropping", "next_s0", "tombstone_bound"]
 
 
 class Dropping(NamedTuple):
-    """A decision about the records below `end`, as of the snapshot at `as_of`.
+    """A decision about the records below `end`, by the snapshot at `as_of`.
 
     `bits` from `base` on are set for those that stay. Tombstones below `tombstones_below` are dropped too. Records
     at or after `end` stay.

@@ -2,7 +2,7 @@
 
 The leader raises S0. It travels with the high watermark; replicas store it on disk and report the stored value. Only
 the value that every replica eligible for leadership has reported is *agreed*, and compaction goes no further: so no
-later leader opens a snapshot of which another replica has dropped records. A leader also opens no snapshot that an
+later leader opens a snapshot whose records another replica has dropped. A leader also opens no snapshot that an
 eligible replica would refuse: its S0 is at least the highest report before it lets a client hold a snapshot open.
 """
 
@@ -27,7 +27,7 @@ class SnapshotFloor:
     """`oldest` is S0: for a leader its own, which never decreases; for a follower its leader's last value.
 
     `agreed`: below it compaction may drop superseded records. `copied`: records of this log were copied from a log that
-    was compacted as of there, so that older snapshots would lack records. `lowest` and `highest` are those of the
+    was compacted with this S0, so that older snapshots would lack records. `lowest` and `highest` are those of the
     reports of all eligible replicas, -1 if one is unknown. `moved` is called for values to send, `heard` for received
     ones, `was_cut` if the log was truncated.
     """

@@ -1,4 +1,4 @@
-"""`live`: one bit per offset as of a position: the record counts below it and nothing below it supersedes it. Pure.
+"""`live`, one bit per offset at a position: the record counts below it and nothing below it supersedes it. Pure.
 
 Pieces of 8 Mi offsets; a piece without live records is omitted.
 """
@@ -17,7 +17,7 @@ _PIECE_BYTES: Final = 1 << (_PIECE_BITS - 3)
 
 
 class Live:
-    """Bits as of `position`."""
+    """The bits at `position`."""
 
     def __init__(self, kernel: Kernel, position: int) -> None:
         self.position = position

@@ -95,7 +95,7 @@ class LivePass:
         self.at = page.next_offset
 
     def ends(self, end: int, seen: int) -> None:
-        """Set the end of the pass, as of the view's position `seen`."""
+        """Set the end of the pass, known at the view's position `seen`."""
         if end != self.end:
             self.told = False
         self.end, self.seen, self.reaching = end, seen, _NONE

@@ -225,7 +225,7 @@ class TenantNameReserved(_Event, frozen=True, tag="tenant-name-reserved"):
 class NatsGapRecorded(_Event, frozen=True, omit_defaults=True, tag="nats-gap-recorded"):
     """From `start_ms` to `end_ms` (since 1970) a node was not subscribed to the subjects of streams.
 
-    It concerns the stream with that id, of which the node leads partitions; without an id, every stream with subjects
+    It concerns the stream with that id, whose partitions the node leads; without an id, every stream with subjects
     at this point of the log.
     """
 

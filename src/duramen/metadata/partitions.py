@@ -1,7 +1,7 @@
 """The replicas of partitions in the metadata log: assignment, leader, in-sync set. Pure.
 
 Two indexes are kept besides, because a change of a node with ten thousand partitions must not scan all: the partitions
-of which a node has a replica, and the number that it leads.
+that have a replica on a node, and the number that the node leads.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -140,7 +140,7 @@ class Partitions:
         return MappingProxyType(self._by_stream.get(stream_id, {}))
 
     def of_node(self, node_id: int) -> Iterator[tuple[PartitionId, PartitionState]]:
-        """The partitions of which the node is a replica; no event may be applied meanwhile."""
+        """The partitions that have a replica on the node; no event may be applied meanwhile."""
         by_stream = self._by_stream
         return ((place, by_stream[place[0]][place[1]]) for place in self._of_node.get(node_id, ()))
 
@@ -153,7 +153,7 @@ class Partitions:
         return self._leaders.get(node_id, 0)
 
     def preferred_count(self, node_id: int) -> int:
-        """The number of partitions of which a node is the preferred leader."""
+        """The number of partitions that have the node as preferred leader."""
         return self._preferred.get(node_id, 0)
 
     def copy(self) -> "Partitions":

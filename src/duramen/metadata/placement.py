@@ -19,7 +19,7 @@ __all__ = ["Load", "check_assignment", "choose_replicas", "new_partitions", "pla
 
 
 class Load(NamedTuple):
-    """The load of a node: replicas, and partitions of which it is the preferred leader.
+    """The load of a node: its replicas, and the partitions that have it as preferred leader.
 
     Present leaders do not count: leadership returns to the preferred ones.
     """

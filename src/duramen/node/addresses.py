@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 
 class AddressInUse(DuramenError):
-    """Another process listens on the address, or it is not an address of this machine."""
+    """Another process listens on the address, or this machine does not have it."""
 
     id = "address-in-use"
     safe = "Nothing was started and nothing was changed."

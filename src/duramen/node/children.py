@@ -210,7 +210,7 @@ class NatsServer:
             listening.set_result(line.partition(_LISTENING)[2].strip())
         match = _LINE.fullmatch(line)
         level, words = match.groups() if match is not None else ("", line)
-        # A route to another server has several connections, each of which logs the same.
+        # A route to another server has several connections, and each logs the same.
         _log.log(logging.DEBUG if words == self._last_line else _LEVELS.get(level, logging.DEBUG), "%s", words)
         self._last_line = words
 

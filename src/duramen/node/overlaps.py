@@ -36,7 +36,7 @@ def as_written(address: Address) -> Address:
 def check_overlaps(
     all_listeners: Sequence[ListenAddress], where: Callable[[Address], Address] = lambda address: address
 ) -> None:
-    """Raise SettingInvalid for two listeners of which one takes the other's connections.
+    """Raise SettingInvalid for two listeners if one takes the other's connections.
 
     `where` resolves the host's name to an address.
     """

@@ -60,7 +60,7 @@ class SalvagedLog(NamedTuple):
 
 
 class Partial(NamedTuple):
-    """A partition of which a cluster node may lack records. Not `held`: it had no replica of it."""
+    """A partition whose records a cluster node may lack. Not `held`: the node had no replica."""
 
     stream: str
     partition: int
@@ -255,7 +255,7 @@ def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterato
 
 
 def _partial(names: Names, kept: list[LeftLog], directory_id: UUID | None) -> Iterator[Partial]:
-    """Partitions of a cluster that other nodes held, or of which this directory may lack acknowledged records."""
+    """Partitions of a cluster that other nodes held, or whose acknowledged records this directory may lack."""
     mine = {node_id for node_id, known in names.state.nodes.items() if known == str(directory_id)}
     here = {log.key for log in kept}
     for stream in names.state.streams.values():

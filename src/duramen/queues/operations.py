@@ -9,24 +9,24 @@ Producers may not write these headers:
     duramen-queue-visible     of an entry: when it is shown; of a nack: when the entry may be leased again
     duramen-queue-expires     when an entry expires
 
-    duramen-queue-owner       of the first entry of a queue that has an owner, and of `own`: the number of that
-    duramen-queue-keep        of `own`: MS BYTES ENTRIES, what the queue says of its retention; -2: its owner says it
+    duramen-queue-owner       of the first entry of a queue with an owner, and of `own`: the number of the owner
+    duramen-queue-keep        of `own`: MS BYTES ENTRIES, the queue's own retention; -2: the owner's applies
 
     duramen-queue-op          edit, delete, replace, ack, nack, purge, drop, trim, own or due
     duramen-queue-at          EPOCH.OFFSET: of the entry that is operated on, from which on entries are taken back, or
                               before which a trim removes all
-    duramen-queue-by          the client that replaced, where that was said
-    duramen-queue-reason      why, where that was said
-    duramen-queue-deliveries  of a nack: how many times the entry was delivered
-    duramen-queue-since       of `due`, which has no key: from when on
-    duramen-queue-until       up to when entries that expire are gone, and delays are over
+    duramen-queue-by          the client of a replace, if it was given
+    duramen-queue-reason      the reason, if it was given
+    duramen-queue-deliveries  of a nack: the number of deliveries of the entry
+    duramen-queue-since       of `due`, which has no key: the start of its time range
+    duramen-queue-until       the end of the time range: entries have expired, delays have ended
 
-    duramen-queue-request     TIME COUNT DIGEST ID on the first record of a request that has an id: when the leader
-                              decided it, the number of its records, and the digest of its content in hexadecimal
+    duramen-queue-request     TIME COUNT DIGEST ID on the first record of a request with an id: the time of the leader's
+                              decision, the number of its records, and the digest of its content in hexadecimal
 
-The value of an edit is the entry's new value. The entries that a replace puts in the place of others are the entries
-behind it in its batch. Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop` the queue.
-`own` changes the owner of a queue.
+The value of an edit is the entry's new value. The new entries of a replace are the entries after it in its batch.
+Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop` the queue. `own` changes the owner of
+a queue.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
-"""Queues that have an owner: the bytes of all queues of an owner, and when the first entry of each was written. Pure.
+"""Queues with an owner: the bytes of all queues of an owner, and the time of the first entry of each. Pure.
 
-The owner of a queue is a number, for those of the inventory that of the namespace. A queue may say itself what is kept
-of it; then it is in the time index of no owner, by the time at which its first entry is too old.
+The owner of a queue is a number; for queues of the inventory it is the number of the namespace. A queue may have its
+own retention. Then it is in the time index of no owner, by the time at which its first entry is too old.
 
-    w, hash                       uint32 owner, uint64 bytes of its runs and overlays, uint64 entries, int64 when the
-                                  first one was written, three int64: what the queue says itself (`OwnRetention`)
-    w                             there: some queue has an owner
+    w, hash                       uint32 owner, uint64 bytes of its runs and overlays, uint64 entries, int64 time of
+                                  the first entry, three int64: the queue's own retention (`OwnRetention`)
+    w                             if present, some queue has an owner
     g, uint32 owner               uint64: the bytes of all its queues
     a, uint32 owner, uint64 time, hash   nothing: the time index
 """

@@ -40,7 +40,7 @@ class PendingRows(StateRows):
             self._groups.setdefault(_group(key), set()).add(key)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order, as of this call."""
+        """Entries with `first <= key < end` in order, at the time of this call."""
         if self._groups is None:
             self._groups = {}
             for key in self.changes:

@@ -96,7 +96,7 @@ class _Count:
 
 
 class RetentionCounts:
-    """The counts of a shard's queues, as of their last looks."""
+    """The counts of a shard's queues, from their last examinations."""
 
     def __init__(self, most: int = _KNOWN) -> None:
         self._most = most

@@ -2,17 +2,17 @@
 
     n, hash                     the queue's name
     r, hash, uint64 offset      a run of entries, by the offset of its last one
-    o, hash, uint64 offset      what an operation made of the entry there, which lies in a run: uint64 offset of the
+    o, hash, uint64 offset      the result of an operation on the entry there, in a run: uint64 offset of the
                                 operation, uint8 1 and the new value, 0: it is null; or -1: the entry is deleted
     s, hash                     the head, what was taken back, and what is done with behind the head
-    m, hash                     there: some of the queue's entries were delayed or may expire
-    d, hash, uint64 offset      uint32 how many times the entry was delivered, int64 when it may be leased again
+    m, hash                     if present, some of the queue's entries were delayed or may expire
+    d, hash, uint64 offset      uint32 number of deliveries of the entry, int64 time from which it may be leased again
     t, uint64 time, hash,       1: the entry expires then; 0: it is shown, or may be leased again
        uint64 offset
-    i, request hash             a request that has an id: int64 when it was decided, uint32 leader epoch and uint64
+    i, request hash             a request with an id: int64 time of its decision, uint32 leader epoch and uint64
                                 offset of its first record, uint32 the number of its records, the digest of its content
                                 (16 bytes), its kind
-    j, uint64 number            int64 when it was decided, request hash: requests in the order in which they came
+    j, uint64 number            int64 time of the decision, request hash: requests in the order of their arrival
     k                           uint64 number of the oldest of these, uint64 that of the next
     e, uint32 leader epoch      uint64 offset of the first record of a leader epoch
     w, g, a                     queues with owners (`owners`)
@@ -116,7 +116,7 @@ class QueueState(NamedTuple):
         return offset < self.head or any(first <= offset <= last for first, last in self.done)
 
     def rewritten(self, offset: int) -> HistoryRange | None:
-        """The replaced range of which a reader at this offset has read a part."""
+        """The replaced range that a reader at this offset has partly read."""
         return next((one for one in self.ranges if one.start.offset < offset <= one.end), None)
 
     def taken_back(self, offset: int) -> HistoryRange | None:

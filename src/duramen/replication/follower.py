@@ -125,7 +125,7 @@ class PartitionFollowerRole:
         """A response to a fetch of this epoch; it applies at the offset of the fetch.
 
         Within an epoch the records after an end never change, so responses may be late and duplicated. The high
-        watermark and the permit refer to the leader's log, of which this one is a prefix once it is confirmed.
+        watermark and the permit refer to the leader's log. This log is a prefix of it once the follower is confirmed.
         """
         latest = self._waiting is not None and answer.asked.number == self._waiting.number
         here = answer.asked.end == self._replica.history.end

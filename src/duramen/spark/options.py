@@ -268,7 +268,7 @@ class Options:
         return self.text(name) == "true"
 
     def number(self, name: str) -> int | None:
-        """The value of a count or a time in ms; None where there is neither value nor default."""
+        """The value of a count or a time in ms; None if there is neither value nor default."""
         text = self.text(name)
         return int(text) if text else None
 

@@ -109,7 +109,7 @@ class InventoryQuotas:
 
         self._most: dict[PolicyScope, int] = {}  # upper bounds of existing and pending topics
         self._under_way: dict[PolicyScope, int] = {}
-        self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # policies as of the last lookup
+        self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # policies at the last lookup
         self._asking: set[Hashable] = set()
         self._refreshed = 0
 

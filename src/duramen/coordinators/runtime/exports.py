@@ -1,4 +1,4 @@
-"""Exports: the rows of a node as of one moment, in checkpoints of their own, for full reads."""
+"""Exports: the rows of a node at one point in time, in their own checkpoints, for full reads."""
 
 from collections.abc import Callable
 from functools import partial

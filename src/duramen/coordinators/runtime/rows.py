@@ -40,7 +40,7 @@ _PAGE_BYTES: Final = 128 << 10
 
 
 class CheckpointPage(NamedTuple):
-    """Rows of a log's state as of a checkpoint; `after` is the key after which the next page starts, None: no more."""
+    """Rows of a log's state in a checkpoint; the next page starts after the key `after`, None: no more pages."""
 
     checkpoint: str
     position: Position

@@ -56,7 +56,7 @@ class WriteBehind(StateRows):
             self._recent.update(rows)
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `first <= key < end` in order, as of this call."""
+        """Entries with `first <= key < end` in order, at the time of this call."""
         over = {key: value for rows in (self._written, self._next) for key, value in rows.items() if first <= key < end}
         if not over:
             return self._store.scan(first, end)

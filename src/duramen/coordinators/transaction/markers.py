@@ -35,7 +35,7 @@ class TransactionEnd(NamedTuple):
 
 
 class MarkedTransactions(NamedTuple):
-    """The markers below `next_offset`; all else is as of the moment of `high_watermark`, which they are below.
+    """The markers below `next_offset`; all else is the state at `high_watermark`, which is above them.
 
     `open` are (producer id, first offset) of the transactions without a marker below it.
     """

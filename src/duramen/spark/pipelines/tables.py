@@ -1,4 +1,4 @@
-"""Tables that a pipeline reads, as of its start: Delta and Iceberg, in directories and on S3.
+"""Tables that a pipeline reads at its start: Delta and Iceberg, in directories and on S3.
 
 The driver lists a table's files, and tasks read them according to the formats: partition values, renamed columns,
 deleted rows. Spark needs no jar for that.

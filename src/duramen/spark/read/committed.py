@@ -29,7 +29,7 @@ class HeldBatch(NamedTuple):
 
 
 class CountedRecords(NamedTuple):
-    """Whole batches, of which records from `first` on are shown; `held` are the transactional ones."""
+    """Whole batches; their records from `first` on are shown, and `held` are the transactional ones."""
 
     data: Buffer
     first: int

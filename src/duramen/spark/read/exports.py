@@ -1,7 +1,7 @@
 """Queue spaces and the inventory as tables: `option("queues", …)` and `option("inventory", …)`.
 
-The driver opens an export at a node over HTTP, and each task reads pages of a range of one shard. An export is as of
-one moment, so repeated tasks read the same rows.
+The driver opens an export at a node over HTTP, and each task reads pages of a range of one shard. An export has
+the rows of one point in time, so repeated tasks read the same rows.
 """
 
 import logging
@@ -120,7 +120,7 @@ class _ExportReader(DataSourceReader):
 
 
 class QueuesReader(_ExportReader):
-    """Reads the entries of all queues of a space, as of the planning of the query."""
+    """Reads the entries that all queues of a space have when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""
@@ -158,7 +158,7 @@ def _hash_ranges(count: int) -> list[tuple[str, str]]:
 
 
 class InventoryReader(_ExportReader):
-    """Reads the topics, namespaces or tenants of the inventory, as of the planning of the query."""
+    """Reads the topics, namespaces or tenants that the inventory has when the query is planned."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""

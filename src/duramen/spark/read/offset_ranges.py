@@ -224,7 +224,7 @@ class TieredOffsets:
         return Cold({at: end for at, end in ends.items() if at not in ended}, ended, jumps, newest)
 
     def is_joint(self, ats: Iterable[TopicPartition]) -> bool:
-        """Whether transactions may span streams of which some have tables: a table knows those of its stream alone."""
+        """Whether transactions may span several streams, some with tables: a table knows only its own stream's."""
         topics = {at.topic for at in ats}
         return len(topics) > 1 and bool(topics & self._tables.keys())
 

@@ -196,7 +196,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         return [SnapshotPartition(piece) for piece in pieces]
 
     def _shown(self, stream: str, after: SourceOffsets) -> Mapping[TopicPartition, int]:
-        """The snapshot as of which a micro-batch that ends at `after` is read: that one, while it can be held open."""
+        """The snapshot for a micro-batch that ends at `after`: the one at `after`, while it can be held open."""
         wanted = {at: offset for at, offset in after.at.items() if at.topic == stream}
         if stream in after.leases and self._leases.take_over(stream, after.leases[stream]):
             return wanted

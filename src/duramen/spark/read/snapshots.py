@@ -52,7 +52,7 @@ def refuse(options: Options, names: tuple[str, ...]) -> None:
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads keyed streams as of the planning of the query, or as of an earlier snapshot."""
+    """Reads a snapshot of keyed streams: the one at the time of planning, or an earlier one."""
 
     def __init__(self, options: Options) -> None:
         """Raises OptionInvalid, SettingInvalid."""

@@ -45,7 +45,7 @@ class TableWriter:
             self._cluster.close()
 
     def stop_at_the_end(self) -> None:
-        """Stop at the stream's end as of the first round."""
+        """Stop at the end that the stream has in the first round."""
         self._upto = {}
 
     def attend(self) -> RoundOutcome:

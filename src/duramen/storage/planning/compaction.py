@@ -237,7 +237,7 @@ class ByKey:
 
 
 class Superseded(Protocol):
-    """A view's decision about the offsets `[base, end)`, as of the snapshot at `as_of`."""
+    """A view's decision about the offsets `[base, end)`, by the snapshot at `as_of`."""
 
     @property
     def base(self) -> int: ...
@@ -260,7 +260,7 @@ class LogView(Protocol):
     ) -> None:
         """Decide which records of the offsets `[first, end)` may go; None if the view cannot decide now.
 
-        Everything before `first` was cleaned as of `cleaned_as_of`; with None tombstones stay.
+        Everything before `first` was cleaned by the snapshot at `cleaned_as_of`; with None tombstones stay.
         """
 
     def dropped(self, decided: Superseded, kept: bytearray) -> None:
@@ -321,7 +321,7 @@ class Cleaner:
         self._last_batches = last_batches
         self._keep_tombstones = keep_tombstones
         self.unmarked: set[int] = set()
-        """Offsets of markers of aborted transactions of which nothing, or only the offset, stays."""
+        """Offsets of expired markers of aborted transactions: the marker goes, or only its empty batch stays."""
 
     def judge(self, head: Header, records: Sequence[RecordSpan], marker: int | None, *, last: bool) -> BatchVerdict:
         """The verdict on a batch. The `last` batch of its segment stays, to keep the segment's end."""

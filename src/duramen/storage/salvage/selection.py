@@ -164,7 +164,7 @@ class _Sieve:
         return found if follows or sparse or following.base_offset in ends else None
 
     def _is_proven(self, position: int) -> bool:
-        """Whether the header there, part of which no batch CRC covers, lies in blocks that match their CRCs."""
+        """Whether the header there lies in blocks that match their CRCs; no batch CRC covers the whole header."""
         first, last = position >> BLOCK_SHIFT, position + CRC_START - 1 >> BLOCK_SHIFT
         for block in range(first, last + 1):
             if block not in self._proven:

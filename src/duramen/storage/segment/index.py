@@ -250,7 +250,7 @@ class SegmentIndex:
 
     @classmethod
     def decode(cls, data: Buffer, entries: int, blocks: int) -> "SegmentIndex | None":
-        """The first `entries` entries of an index file, of which `blocks` have a block's CRC.
+        """The first `entries` entries of an index file; `blocks` of them have a block's CRC.
 
         None if one of them is missing or damaged.
         """

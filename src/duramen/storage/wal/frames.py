@@ -2,14 +2,14 @@
 
 A frame, big-endian:
 
-     0  uint32  CRC-32C            of everything after this field, begun with the CRC of the directory's id
+     0  uint32  CRC-32C            of everything after this field, seeded with the CRC of the directory's id
      4  uint32  size               of the payload
-     8  uint32  generation         of the file: grows each time a file is taken into use, so that the frames a
-                                   recycled file held before are never taken for new
-    12  uint32  place              of this frame in its file, so that no frame is taken for another's place
+     8  uint32  generation         of the file: grows with each use of a file, so that old frames of a recycled file
+                                   are never mistaken for new ones
+    12  uint32  place              of this frame in its file, so that a frame at another place is detected
     16  uint64  vouched            the WAL position known to be synced when this frame was written
     24  uint8   type
-    25  uint64  log id             0 where the frame is about no log
+    25  uint64  log id             0 if the frame belongs to no log
     33  …       payload
 
 A *WAL position* is `generation << 32 | place`: one integer that orders all frames ever written.

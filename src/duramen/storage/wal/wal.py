@@ -36,7 +36,7 @@ _SHORT_S: Final = 0.0005  # of a sync: below it, there is too little to do meanw
 _TRUSTED: Final = 100  # syncs after a start until their usual length is known
 _LONGER_S: Final = (_SHORT_S, 0.005, 0.05)
 _RESTS: Final = (1, 10, 50, 500)
-"""For so many times the length of a sync there is none at once: of one that is shorter than the first of those, …"""
+"""After a sync, the multiple of its length without an immediate sync; the first for those below `_LONGER_S[0]`."""
 _CROWD: Final = 8
 _LOOK_S: Final = 0.1
 _PAUSE_SHARE: Final = 0.1

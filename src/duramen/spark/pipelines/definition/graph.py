@@ -64,7 +64,7 @@ def ordered(pipeline: PipelineModel, problems: Problems) -> list[Step]:
                 sink.input.place, f"there is no source or step {sink.input.value}{meant(sink.input.value, names)}"
             )
     order = _sorted(pipeline.steps, problems)
-    if not pipeline.broken:  # one of which may read the rest
+    if not pipeline.broken:  # a broken step may read the rest
         _warn_unused(pipeline, problems)
     return order
 

@@ -1,4 +1,4 @@
-"""Parses a pipeline from YAML: the allowed keys of each part, and those of which exactly one is required. Pure."""
+"""Parses a pipeline from YAML: the allowed keys of each part, and its groups of alternative keys. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
