@@ -199,7 +199,10 @@ class AtTheDoor:
         groups = [{"group_id": key.group, "member_id": None, "topics": topics}]
 
         def replied(answer: Message) -> None:
-            found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
+            (group,) = answer["groups"]
+            if group["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return  # just after a start
+            found = group["topics"][0]["partitions"][0]["committed_offset"]
             done(None if found < 0 else found)
 
         self.ask(ApiKey.OFFSET_FETCH, 9, {"groups": groups, "require_stable": True}, replied)
