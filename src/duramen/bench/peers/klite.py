@@ -4,11 +4,10 @@ https://github.com/klaudworks/klite, `go build ./cmd/klite`.
 """
 
 import subprocess
-import time
 from pathlib import Path
 from typing import Final, Self
 
-from duramen.base.errors import DuramenError, ServerUnreachable
+from duramen.base.errors import ServerUnreachable
 from duramen.bench.contenders import Contender
 from duramen.bench.peers import servers
 from duramen.bench.peers.servers import free_ports
@@ -41,23 +40,16 @@ class Klite:
             ],
             log,
         )  # fmt: skip
-        deadline_s = time.monotonic() + _START_S
-        while True:
-            try:
-                with BrokerCluster(self._address, timeout_s=2.0) as cluster:
-                    cluster.topics([])
-            except DuramenError as error:
-                if time.monotonic() > deadline_s or self._process.poll() is not None:
-                    self.__exit__()
-                    tail = log.read_text(errors="replace")[-500:]
-                    raise ServerUnreachable(f"klite does not start: {error}; its last words: {tail}") from None
-                time.sleep(0.05)
-            else:
-                return self
+        servers.wait_until_up("klite", self._process, log, _START_S, self._ask)
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             servers.stop(self._process)
+
+    def _ask(self) -> None:
+        with BrokerCluster(self._address, timeout_s=2.0) as cluster:
+            cluster.topics([])
 
     @property
     def process_id(self) -> int:
