@@ -7,9 +7,10 @@ import pytest
 from tests.coordinators.inventory.node import ACCOUNT, at
 from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.principal import ANONYMOUS
 from duramen.codec.batch import BatchInput, encode
+from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.coordinators.group.topics import LASTING, LightFound
 from duramen.service.admission import AdmissionRules, Admitted
 from duramen.service.light_topics import LastingId
@@ -139,6 +140,24 @@ def test_the_leaders_of_topics_tell_how_far_offsets_are_behind() -> None:
 def behind(several: SeveralInventories, node: int, wanted: list[tuple[str, int]]) -> list[LightFound | None]:
     answer: CallbackResult[list[LightFound | None]] = CallbackResult()
     several.broker(node).groups.topics.find_behind(wanted, answer)
+    several.wait(answer)
+    return answer.value
+
+
+def test_a_reset_names_the_tool_that_resets_them() -> None:
+    several = SeveralInventories()
+    several.ensure_offsets()
+    several.create(1, "acme/dev", "a")
+    (home,) = [node for node in several.hands if several.broker(node).offsets.coordinates("g")]
+    with pytest.raises(RequestInvalid, match=r"topic acme\.dev\.a: kafka-consumer-groups --reset-offsets"):
+        reset(several, home, "acme.dev.a")
+    with pytest.raises(StreamNotFound):
+        reset(several, home, "acme.dev.b")
+
+
+def reset(several: SeveralInventories, node: int, name: str) -> list[PlannedOffsets]:
+    answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
+    several.broker(node).resets.reset(OffsetReset("g", "start", [name]), answer)
     several.wait(answer)
     return answer.value
 
