@@ -297,7 +297,7 @@ class InventoryQuotas:
         directory, stored = self._shards.known_directory(), self.stored
         if stored is None or (directory is not None and not directory.policies.sets(BYTES_QUOTA)):
             return _nothing
-        for limit in limits(BYTES_QUOTA, self._known(account, topic)):
+        for limit in self.limits_of(BYTES_QUOTA, account, topic):
             if stored.bytes(limit.scope) + size > limit.value:
                 self._full.value += 1
                 raise BytesQuotaExceeded(
@@ -321,7 +321,7 @@ class InventoryQuotas:
 
     def produce_wait_ms(self, account: str, topic: EntryName) -> int:
         """The throttle time in ms of producers to a topic."""
-        now_ms, bounds = self._clock.monotonic_ms(), limits(PRODUCER_RATE, self._known(account, topic))
+        now_ms, bounds = self._clock.monotonic_ms(), self.limits_of(PRODUCER_RATE, account, topic)
         waits = (self._rates.wait_ms((PRODUCER_RATE, limit.scope), limit.value, now_ms) for limit in bounds)
         return max(waits, default=0)
 
