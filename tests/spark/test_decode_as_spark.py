@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests.spark.documents import NESTED, WITH_MAPS, documents
+from tests.spark.jvm import jvm
 
 from duramen.spark import decode
 
@@ -22,6 +23,11 @@ def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
+def java_has_est_as_an_offset(spark: SparkSession) -> bool:
+    """Whether it is -05:00, as up to Java 23. From 24 on it is America/Panama, which is another time before 1908."""
+    return bool(jvm(spark).java.time.ZoneId.SHORT_IDS.get("EST") == "-05:00")
+
+
 @pytest.mark.parametrize(
     ("schema", "zone", "count"),
     [
@@ -35,6 +41,8 @@ def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("zone")
 def test_what_from_json_reads_is_read_to_the_same_value(spark: SparkSession, schema: str, count: int) -> None:
     values = documents(schema, count, seed=count)
+    if not java_has_est_as_an_offset(spark):
+        values = [value for value in values if b"EST" not in value]
     frame = spark.createDataFrame(list(enumerate(values)), "number INT, value BINARY").coalesce(1)
     text = sf.col("value").cast("string")
     spark_s = (
