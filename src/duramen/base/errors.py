@@ -513,7 +513,7 @@ class BatchInvalid(DuramenError):
 
     id = "batch-invalid"
     safe = "The batch was not stored; an unchanged retry gives the same answer."
-    remedy = "Correct what the message names: a missing key, or a client older than Kafka 0.11."
+    remedy = "Correct what the message names: a missing key, a reserved header, or a client older than Kafka 0.11."
 
 
 class StreamNotKeyed(DuramenError):

@@ -59,4 +59,5 @@ def _reserved(record: DecodedRecord, *, owned: bool) -> str:
     allowed = (KEY_HEADER, OWNER_HEADER) if owned else (KEY_HEADER,)
     reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name not in allowed)
     name = next(reserved, None)
-    return "" if name is None else f"the header {name[:40]!r} is reserved for operations on queues"
+    said = "" if name is None else name[:40].decode(errors="replace")
+    return f"the header {said} is reserved for operations on queues" if said else ""

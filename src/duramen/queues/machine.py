@@ -16,6 +16,7 @@ from duramen.queues.names import Queue
 from duramen.queues.operations import (
     NewEntry,
     Request,
+    check_headers,
     delete_record,
     edit_record,
     entry_record,
@@ -187,17 +188,19 @@ def _entry_content(entry: NewEntry) -> tuple[object, ...]:
 
 
 def records_for(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
-    """The records of a command. Raises like `EntryFinder.find`, or QueueVersionStale."""
+    """The records of a command. Raises like `EntryFinder.find`, or QueueVersionStale, BatchInvalid."""
     return identified(command, _records(command, rows, now_ms), now_ms)
 
 
 def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
     if isinstance(command, Enqueue):
+        check_headers(entry for _, entry in command.entries)
         return [entry_record(queue, entry, now_ms) for queue, entry in command.entries]
     queue, hashed = command.queue
     if isinstance(command, Empty):
         return [queue_record(queue, command.kind, now_ms)]
     if isinstance(command, Replace):
+        check_headers(command.entries)
         start = resolve_replaced(rows, hashed, command.start)
         first = replace_record(queue, start, command.by, command.reason, now_ms)
         return [first, *(entry_record(queue, entry, now_ms) for entry in command.entries)]

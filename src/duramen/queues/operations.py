@@ -29,10 +29,10 @@ Times are milliseconds since 1970. `purge` removes every entry of a queue, `drop
 a queue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
-from duramen.base.errors import RequestInvalid
+from duramen.base.errors import BatchInvalid, RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX
@@ -46,6 +46,7 @@ __all__ = [
     "Operation",
     "Request",
     "ack_record",
+    "check_headers",
     "delete_record",
     "due_record",
     "edit_record",
@@ -198,6 +199,18 @@ def entry_times(record: DecodedRecord) -> tuple[int, int]:
     """When an entry is shown and when it expires; 0: at once, and never. Raises ValueError."""
     said = _said(record)
     return _time(said, _VISIBLE), _time(said, _EXPIRES)
+
+
+def check_headers(entries: Iterable[NewEntry]) -> None:
+    """Raise BatchInvalid if an entry has a header that is reserved for operations."""
+    for entry in entries:
+        for name, _ in entry.headers:
+            if name.startswith(RESERVED_PREFIX):
+                said = name[:40].decode(errors="replace")
+                raise BatchInvalid(
+                    f"the header {said} is reserved for operations on queues: entries have no headers that begin with"
+                    f" {RESERVED_PREFIX.decode()}"
+                )
 
 
 def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:

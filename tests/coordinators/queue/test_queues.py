@@ -189,6 +189,16 @@ def test_a_kafka_producer_puts_entries_into_queues_of_the_shard_that_it_writes_t
     assert space.values(here) == [b"from Kafka"]
 
 
+def test_an_entry_is_no_operation_whoever_sends_it(space: Space) -> None:
+    (at,) = space.put((b"ann", b"one"))
+    entry = NewEntry(b"v", headers=((b"duramen-queue-op", b"purge"),))
+    with pytest.raises(BatchInvalid, match="the header duramen-queue-op is reserved"):
+        space.put((b"ann", b"two"), (b"ann", entry))
+    with pytest.raises(BatchInvalid, match="the header duramen-queue-op is reserved"):
+        space.submit(b"ann", Replace, at, [entry])
+    assert space.values(b"ann") == [b"one"]
+
+
 def test_what_a_space_cannot_be_is_refused_by_name(space: Space) -> None:
     hand = space.hand
     grown: CallbackResult[None] = CallbackResult()

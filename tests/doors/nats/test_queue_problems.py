@@ -195,6 +195,42 @@ def test_by_command(
     assert remedy[1:] in line or "`" in line
 
 
+RESERVED = [("op", "purge"), ("op", "drop"), ("op", "delete"), ("visible", "abc"), ("expires", "1"), ("request", "abc")]
+
+
+@pytest.mark.parametrize(("name", "content"), RESERVED)
+def test_headers_of_operations_are_refused_at_every_door(
+    name: str, content: str, places: Places, nats_node: NodeProcess, api: Api
+) -> None:
+    header = f"duramen-queue-{name}"
+    entry = duramen.NewRecord("v", headers=[(header, content)])
+    wishes: dict[str, dict[str, Any]] = {
+        "enqueue": {"entries": [{"queue": "ann", "value": "v", "headers": [[header, content]]}]},
+        "replace": {"queue": "ann", "from": "end", "entries": [{"value": "v", "headers": [[header, content]]}]},
+    }
+
+    async def test(client: Any) -> None:
+        for operation, wish in wishes.items():
+            answer = await client.request(f"$DURAMEN.Q.{SPACE}.{operation}", json.dumps(wish).encode(), timeout=30)
+            problem = json.loads(answer.data)
+            assert problem["type"] == "batch-invalid"
+            assert f"entry 0: the header {header} is reserved" in problem["detail"]
+
+    nats_tests.run(test, nats_node.nats)
+    for path, wish in zip(("entries", "replace"), wishes.values(), strict=True):
+        status, said = api.ask("POST", f"/v1/spaces/{SPACE}/{path}", wish)
+        assert (status, json.loads(said)["type"]) == (400, "batch-invalid")
+    with duramen.connect(nats_node.http) as client:
+        queues = client.queues(SPACE)
+        options: list[dict[str, Any]] = [{}, {"delay_s": 1}, {"ttl_s": 60}, {"request_id": f"{name} {content}"}]
+        for more in options:
+            with pytest.raises(errors.BatchInvalid, match=f"the header {header} is reserved"):
+                queues.enqueue("ann", [entry], **more)
+        with pytest.raises(errors.BatchInvalid, match=f"the header {header} is reserved"):
+            queues.replace("ann", "end", [entry])
+        assert places.there in [one.position for one in queues.retrieve("ann").entries]
+
+
 @pytest.fixture(scope="module")
 def producer(nats_node: NodeProcess) -> Producer:
     return Producer({"bootstrap.servers": nats_node.kafka, "message.timeout.ms": 5_000})

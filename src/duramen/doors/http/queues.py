@@ -140,7 +140,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/entries", _enqueue, _needs("enqueue"),
         "Add entries to queues; the response has their positions once they are durable",
-        _WRITING, body_limit_bytes=_limit, lines="entries", batches=True,
+        (*_WRITING, errors.BatchInvalid), body_limit_bytes=_limit, lines="entries", batches=True,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
@@ -165,7 +165,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/replace", _replace, _needs("replace"),
         "Replace everything in a queue from a position on with other entries, atomically",
-        (*_WRITING, *_POSITIONS), body_limit_bytes=_limit,
+        (*_WRITING, *_POSITIONS, errors.BatchInvalid), body_limit_bytes=_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/lease", _lease, _needs("lease"),

@@ -44,7 +44,7 @@ from duramen.doors.queues.types import (
 from duramen.queues.leases import Leased, LeasedEntry, lease_text, parse_lease
 from duramen.queues.machine import MOST_ENTRIES, Delete, Edit, Empty, QueueCommand, Replace
 from duramen.queues.names import check_name
-from duramen.queues.operations import NewEntry
+from duramen.queues.operations import NewEntry, check_headers
 from duramen.queues.positions import parse_position, position_text
 from duramen.queues.reading import Counted, Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
@@ -86,10 +86,12 @@ def _where(text: str) -> Where:
 
 
 def _entry(wish: NewEntryWish) -> NewEntry:
-    return NewEntry(
+    entry = NewEntry(
         wish_bytes("value", wish.value), wish_bytes("key", wish.key), tuple(wish_headers(wish.headers)),
         wish.timestamp, wish.delay_ms, wish.ttl_ms,
     )  # fmt: skip
+    check_headers((entry,))
+    return entry
 
 
 async def _entries(wishes: Sequence[NewEntryWish]) -> list[NewEntry]:
