@@ -93,6 +93,7 @@ __all__ = [
     "ProducerIdUnknown",
     "QueueBatchTooLarge",
     "QueueEntryGone",
+    "QueueEntryTooLarge",
     "QueueHistoryRewritten",
     "QueueNameInvalid",
     "QueuePositionFuture",
@@ -617,6 +618,14 @@ class QueueBatchTooLarge(DuramenError):
     id = "queue-batch-too-large"
     safe = "Nothing of the request was done; an unchanged retry gives the same answer."
     remedy = "Send fewer entries at a time, or raise max.message.bytes of the space."
+
+
+class QueueEntryTooLarge(DuramenError):
+    """An entry is larger than a response over NATS can be."""
+
+    id = "queue-entry-too-large"
+    safe = "Nothing was leased, and no delivery was counted; a retry gives the same answer."
+    remedy = "Read or lease this queue over HTTP, with the Python client or with `duramen queue`."
 
 
 class KeyedTransactionRefused(DuramenError):

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "wish_bytes", "wish_headers"]
+__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "json_size", "wish_bytes", "wish_headers"]
 
 
 class Base64(TypedDict):
@@ -20,6 +20,7 @@ class Base64(TypedDict):
 JsonBytes = str | Base64 | None
 
 _INT64_MAX: Final = (1 << 63) - 1
+_CONTROLS: Final = bytes(range(32))
 
 Timestamp = Annotated[
     int, Meta(ge=-1 - _INT64_MAX, le=_INT64_MAX, description="Milliseconds since 1970, before then negative; -1: none")
@@ -34,6 +35,20 @@ def json_of(data: bytes | None) -> JsonBytes:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def json_size(data: bytes | None) -> int:
+    """At most as many bytes does `json_of` take as JSON."""
+    if data is None:
+        return len("null")
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return len('{"base64":""}') + 4 * -(-len(data) // 3)
+    escaped = data.count(b'"') + data.count(b"\\")
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    return len('""') + len(data) + escaped + (len("\\u0000") - 1) * controls
 
 
 def bytes_of(value: object) -> bytes | None:

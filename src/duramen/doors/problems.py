@@ -80,6 +80,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.PathNotFound: 404,
     errors.QueueBatchTooLarge: 413,
     errors.QueueEntryGone: 410,
+    errors.QueueEntryTooLarge: 413,
     errors.QueueHistoryRewritten: 410,
     errors.QueueLeaseExpired: 410,
     errors.QueueRequestReused: 409,

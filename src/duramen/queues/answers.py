@@ -9,12 +9,15 @@ from duramen.base.ids import Position
 from duramen.base.native import is_installed
 from duramen.codec.batch import CRC_START, encode_record, near, seal
 from duramen.codec.crc import crc32c
+from duramen.codec.jsonbytes import json_size
 from duramen.codec.queue_entries import KEY_HEADER, VERSION_HEADER
 from duramen.queues.runs import QueueEntry, Run, entry_of
 
-__all__ = ["RunRecords", "entry_size", "plain_run_records", "run_records"]
+__all__ = ["RunRecords", "entry_json_size", "entry_size", "plain_run_records", "run_records"]
 
 _OVERHEAD: Final = 64
+_JSON_OVERHEAD: Final = 300
+"""The names of fields, numbers, positions and a lease, each as long as it can be."""
 _LARGEST_DELTA: Final = (1 << 31) - 1
 
 
@@ -32,6 +35,12 @@ def entry_size(entry: QueueEntry) -> int:
     """The size of an entry: its key, value and headers, and an overhead."""
     headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
     return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers
+
+
+def entry_json_size(queue: bytes, entry: QueueEntry) -> int:
+    """The largest size of a leased entry in a JSON response."""
+    headers = sum(4 + json_size(name) + json_size(value) for name, value in entry.headers)
+    return _JSON_OVERHEAD + json_size(queue) + json_size(entry.key) + json_size(entry.value) + headers
 
 
 def run_records(run: bytes, name: bytes, start: int, most: int, most_bytes: int, *, any_first: bool) -> RunRecords:

@@ -9,13 +9,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from duramen.base.errors import DuramenError, QueueEntryGone, QueueLeaseExpired, RecordStateInvalid, RequestInvalid
+from duramen.base.errors import (
+    DuramenError,
+    QueueEntryGone,
+    QueueEntryTooLarge,
+    QueueLeaseExpired,
+    RecordStateInvalid,
+    RequestInvalid,
+)
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
 from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import Outcome, State, Window
-from duramen.queues.answers import entry_size
+from duramen.queues.answers import entry_json_size, entry_size
 from duramen.queues.names import Queue
 from duramen.queues.operations import ack_record, nack_record
 from duramen.queues.positions import position_text
@@ -30,6 +37,7 @@ __all__ = [
     "Leased",
     "LeasedEntry",
     "ShardLeases",
+    "answered_size",
     "lease_text",
     "older_lease_counts",
     "parse_lease",
@@ -61,6 +69,7 @@ class LeaseWish(NamedTuple):
     """A lease request: the largest number of entries and bytes, and the end of the lease.
 
     With `fifo` a queue has one lease at a time. An entry that was delivered `deliveries` times is dead; 0: never.
+    The first entry may be larger than `max_bytes`, except `as_json`, where it is the size of a JSON response.
     """
 
     most: int
@@ -68,6 +77,7 @@ class LeaseWish(NamedTuple):
     until_ms: int
     fifo: bool = False
     deliveries: int = 0
+    as_json: bool = False
 
 
 class Leased(NamedTuple):
@@ -78,6 +88,11 @@ class Leased(NamedTuple):
     lease: Lease
     deliveries: int
     dead: bool
+
+
+def answered_size(one: Leased, *, as_json: bool) -> int:
+    """The size of a leased entry in a response; a dead one is in none, but takes memory."""
+    return entry_json_size(one.queue, one.entry) if as_json else entry_size(one.entry)
 
 
 class Decided(NamedTuple):
@@ -198,7 +213,10 @@ class ShardLeases:
     # -- leasing ------------------------------------------------------------------------------------
 
     def lease(self, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int) -> list[Leased]:
-        """Lease entries of a queue in order, released ones first."""
+        """Lease entries of a queue in order, released ones first.
+
+        Raises QueueEntryTooLarge if nothing is leased because the first entry is too large.
+        """
         self._epoch = leader_epoch
         state = state_of(rows, queue.hash)
         book = self._books.get(queue.hash)
@@ -214,8 +232,10 @@ class ShardLeases:
         found, count, size = list[Leased](), 0, 0
         for number, entry in _candidates(rows, queue.hash, book, wish, now_ms):
             count += 1
-            size += entry_size(entry)
-            if found and size > wish.max_bytes:
+            size += entry_json_size(queue.name, entry) if wish.as_json else entry_size(entry)
+            if size > wish.max_bytes and (found or wish.as_json):
+                if not found:
+                    raise _too_large(entry, size, wish.max_bytes)
                 break
             [(_, _, deliveries)] = book.window.acquire(number, number, str(lease.number), wish.until_ms)
             dead = 0 < wish.deliveries < deliveries
@@ -402,6 +422,11 @@ class _Finders:
 def older_lease_counts(outcome: Outcome) -> bool:
     """Whether an outcome with a lease of an earlier leadership counts: the work on an existing entry is done."""
     return outcome is Outcome.ACCEPT
+
+
+def _too_large(entry: QueueEntry, size: int, most: int) -> QueueEntryTooLarge:
+    at = position_text(entry.position)
+    return QueueEntryTooLarge(f"the entry at {at} takes up to {size} bytes as JSON, and a response has {most} at most")
 
 
 def _expired(one: LeasedEntry) -> QueueLeaseExpired:

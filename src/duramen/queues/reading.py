@@ -135,7 +135,7 @@ def retrieve(
     state = state_of(rows, queue)
     start = resolve_start(rows, state, where)
     found, size, following = list[QueueEntry](), 0, start
-    if where == "end":
+    if where == "end" or limit <= 0:
         return Retrieved(found, following)
     for entry in entries_from(rows, queue, state, start.offset):
         if entry.expired(now_ms) or (entry.visible_ms > now_ms and not delayed):
@@ -156,7 +156,7 @@ def retrieve_batches(
     state = state_of(rows, hashed)
     following = resolve_start(rows, state, where)
     found = list[bytes]()
-    if where == "end":
+    if where == "end" or limit <= 0:
         return RetrievedBatches(found, following)
     start = max(following.offset, state.head)
     over = _Overlays(rows, hashed, start)

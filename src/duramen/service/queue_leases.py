@@ -8,7 +8,7 @@ from duramen.base.catalogue.queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMI
 from duramen.base.errors import DuramenError, QueueRequestReused
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
-from duramen.queues.leases import Leased, LeasedEntry
+from duramen.queues.leases import Leased, LeasedEntry, answered_size
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
 from duramen.service.broker import Broker
@@ -28,7 +28,8 @@ _AT_ONCE: Final = 50
 class LeaseRequest(NamedTuple):
     """A request to lease `most` entries of these queues for `lease_ms`; it waits if there are none.
 
-    With `fifo` a queue has one lease at a time, and delivers its entries in order.
+    With `fifo` a queue has one lease at a time, and delivers its entries in order. `max_bytes` is of all entries; the
+    first may be larger, except `as_json`, where it is the size of a JSON response.
     """
 
     queues: Sequence[bytes]
@@ -37,6 +38,7 @@ class LeaseRequest(NamedTuple):
     wait_ms: int = 0
     fifo: bool = False
     max_bytes: int = 1 << 20
+    as_json: bool = False
 
 
 def _parts(space: Stream, names: Sequence[bytes], turn: int) -> list[tuple[int, list[bytes]]]:
@@ -89,6 +91,7 @@ class LeasePoll:
         self._full: list[int] = []  # parts that may have more
         self._looked_through = 0  # queues, since others had their turn
         self._found: list[Leased] = []
+        self._room = request.max_bytes
         self._dead: list[Leased] = []
         self._error: DuramenError | None = None
         self._elsewhere: dict[int, Callable[[], None]] = {}  # parts that are waited for at other nodes
@@ -122,7 +125,7 @@ class LeasePoll:
     def _ask_next(self) -> None:
         if self._wait.over:
             return
-        missing = self._request.most - len(self._found)
+        missing = 0 if self._room <= 0 else self._request.most - len(self._found)
         if not self._left and missing > 0 and self._full:
             self._left, self._full = [(part, missing) for part in self._full], []
         if not self._left or missing <= 0:
@@ -132,8 +135,9 @@ class LeasePoll:
         shard, queues = self._parts[part]
         most, request = min(share, missing), self._request
         query = LeaseQuery(
-            queues, most, request.lease_ms, request.max_bytes, request.fifo, self._deliveries, self._dead_letters
-        )
+            queues, most, request.lease_ms, self._room, request.fifo, self._deliveries, self._dead_letters,
+            request.as_json,
+        )  # fmt: skip
         waiter = _PartWait(self._wait)
         self._shards.ask(self._space, shard, query, partial(self._got, part, most, waiter), waiter)
 
@@ -147,6 +151,7 @@ class LeasePoll:
         leased = cast("list[Leased]", answer)
         alive = [one for one in leased if not one.dead]
         self._found += alive
+        self._room -= sum(answered_size(one, as_json=self._request.as_json) for one in alive)
         self._dead += [one for one in leased if one.dead]
         if len(alive) >= most:
             self._full.append(part)

@@ -27,6 +27,7 @@ from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
+from duramen.queues.answers import entry_size
 from duramen.queues.machine import MOST_ENTRIES, Ack, Enqueue, Nack, QueueCommand, check_size
 from duramen.queues.names import Queue, name_problem
 from duramen.queues.operations import NewEntry
@@ -127,7 +128,7 @@ class Read(NamedTuple):
 
 
 class ReadLimits(NamedTuple):
-    """The most entries in all, the most bytes of a queue, and how long the first entry is waited for.
+    """The most entries and bytes in all, and how long the first entry is waited for. The first may be larger.
 
     `delayed`: entries too whose delay is not over.
     """
@@ -426,13 +427,14 @@ class _Poll:
         self._batches = batches
         self._space = space
         self._reads = {read.queue: read.where for read in reads}
-        self._limit, self._max_bytes, wait_ms, self._delayed = limits
+        self._limits = limits
+        self._left_entries, self._left_bytes = limits.entries, limits.max_bytes
         self._done = done
         self._hash = hash_of(space.id)
         self._found: dict[bytes, Found] = {}
         self._left = 0
         self._round = 0
-        self._wait = QueueWait(broker, wait_ms, self._read_all, self._answer)
+        self._wait = QueueWait(broker, limits.wait_ms, self._read_all, self._answer)
 
     def begin(self) -> None:
         self._wait.begin()
@@ -444,22 +446,29 @@ class _Poll:
     def _read_all(self) -> None:
         self._round += 1
         self._found, self._left = {}, len(self._reads)
+        self._left_entries, self._left_bytes = self._limits.entries, self._limits.max_bytes
         for queue, where in list(self._reads.items()):
             shard = partition_of(queue, self._space.shards)
-            named, query = (Queue(queue, self._hash(queue)),), partial(self._query, queue, where)
+            named, query = (Queue(queue, self._hash(queue)),), partial(self._query, self._round, queue, where)
             read = partial(_read_trimmed, self._broker, self._space, shard, named, query)
             patiently(self._broker, read, partial(self._got, self._round, queue))
 
-    def _query(self, queue: bytes, where: Where, shard: QueueShard, rows: StateRows) -> Retrieved | RetrievedBatches:
-        hashed = self._hash(queue)
-        now_ms, delayed = self._broker.now_ms(), self._delayed
+    def _query(
+        self, number: int, queue: bytes, where: Where, shard: QueueShard, rows: StateRows
+    ) -> Retrieved | RetrievedBatches:
+        """What is there, within what other queues have left; queues for which nothing is left are read later."""
+        hashed, full = self._hash(queue), self._left_bytes <= 0 or self._left_entries <= 0
+        now_ms, delayed, limit = self._broker.now_ms(), self._limits.delayed, 0 if full else self._left_entries
         if self._batches:
             found: Retrieved | RetrievedBatches = retrieve_batches(
-                rows, Queue(queue, hashed), where, self._limit, self._max_bytes, now_ms, delayed=delayed
+                rows, Queue(queue, hashed), where, limit, self._left_bytes, now_ms, delayed=delayed
             )
         else:
-            found = retrieve(rows, hashed, where, self._limit, self._max_bytes, now_ms, delayed=delayed)
-        if found.is_empty and not self._wait.over:
+            found = retrieve(rows, hashed, where, limit, self._left_bytes, now_ms, delayed=delayed)
+        if number == self._round:
+            entries, size = _taken(found)
+            self._left_entries, self._left_bytes = self._left_entries - entries, self._left_bytes - size
+        if found.is_empty and not full and not self._wait.over:
             self._wait.watch([shard.wait(hashed, self._wait.wake)])  # in the turn of the read: nothing comes between
         return found
 
@@ -476,22 +485,36 @@ class _Poll:
 
     def _answer(self) -> None:
         if self._wait.end():
-            self._done(cut_to(self._found, self._reads, self._limit))
+            self._done(self._found)
 
 
-def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limit: int) -> Mapping[bytes, Found]:
-    """At most this many entries in all: the rest of a queue is read later."""
-    left, cut = limit, dict[bytes, Found]()
+def _taken(found: Retrieved | RetrievedBatches) -> tuple[int, int]:
+    """How many entries a result has, and how many bytes."""
+    if isinstance(found, Retrieved):
+        return len(found.entries), sum(map(entry_size, found.entries))
+    return sum(header(batch).records for batch in found.batches), sum(map(len, found.batches))
+
+
+def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limits: ReadLimits) -> Mapping[bytes, Found]:
+    """At most as many entries and bytes in all, the first at any size: the rest of a queue is read later."""
+    left, room, cut = limits.entries, limits.max_bytes, dict[bytes, Found]()
     for queue, one in found.items():
-        if not isinstance(one, Retrieved) or len(one.entries) <= left:
+        if not isinstance(one, Retrieved):
             cut[queue] = one
-            left -= len(one.entries) if isinstance(one, Retrieved) else 0
             continue
-        entries = one.entries[:left]
+        fits = 0
+        for entry in one.entries[:left]:
+            room -= entry_size(entry)
+            if room < 0 and left < limits.entries:
+                break
+            fits, left = fits + 1, left - 1
+        if fits == len(one.entries):
+            cut[queue] = one
+            continue
+        entries = one.entries[:fits]
         last = entries[-1].position if entries else None
         following = _start(reads[queue]) if last is None else Position(last.leader_epoch, last.offset + 1)
-        cut[queue] = Retrieved(entries, following)
-        left = 0
+        cut[queue], left = Retrieved(entries, following), 0
     return cut
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, QueueEntryTooLarge
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.coordinators.queue.shard import QueueShard, hash_of
-from duramen.queues.leases import Leased, LeasedEntry, LeaseWish
+from duramen.queues.leases import Leased, LeasedEntry, LeaseWish, answered_size
 from duramen.queues.names import Queue
 from duramen.queues.reading import Counted, Names, count_entries, names
 from duramen.queues.usage import UsagePage
@@ -40,7 +40,10 @@ _LOOKED_AT: Final = 10_000  # entries or names in one turn
 
 
 class LeaseQuery(NamedTuple):
-    """Lease `most` entries of these queues in all. One that was delivered `deliveries` times is dead; 0: never."""
+    """Lease `most` entries of these queues in all, and `max_bytes` of them as a `LeaseWish` counts them.
+
+    One that was delivered `deliveries` times is dead; 0: never.
+    """
 
     queues: list[bytes]
     most: int
@@ -50,6 +53,7 @@ class LeaseQuery(NamedTuple):
     deliveries: int = 0
     dead_letters: bytes = b""
     """The queue whose entries are never dead."""
+    as_json: bool = False
 
 
 class WaitQuery(NamedTuple):
@@ -159,25 +163,36 @@ def run_query(
 def _lease(
     space: Stream, index: int, query: LeaseQuery, waiter: Waiter | None, shard: QueueShard, rows: StateRows, now_ms: int
 ) -> list[Leased]:
-    """Lease in a shard: as many of each queue, then what others leave."""
+    """Lease in a shard: as many of each queue, then what others leave.
+
+    Raises QueueEntryTooLarge if an entry does not fit, and nothing else was there.
+    """
+    too_large, room = None, query.max_bytes
     queues, found = queues_of(space, query.queues), list[Leased]()
     leader_epoch = space.partition(index).leader_epoch
     share, asked, left = max(1, query.most // max(1, len(queues))), queues, query.most
-    while asked and left > 0 and not (waiter is not None and waiter.over):
+    while asked and left > 0 and room > 0 and not (waiter is not None and waiter.over):
         more = list[Queue]()
         for queue in asked:
             some = min(share, left)
-            if some <= 0:
+            if some <= 0 or room <= 0:
                 break
             limit = 0 if queue.name == query.dead_letters else query.deliveries
-            wish = LeaseWish(some, query.max_bytes, now_ms + query.lease_ms, query.fifo, limit)
-            leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
+            wish = LeaseWish(some, room, now_ms + query.lease_ms, query.fifo, limit, query.as_json)
+            try:
+                leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
+            except QueueEntryTooLarge as error:
+                too_large = error
+                continue
+            room -= sum(answered_size(one, as_json=query.as_json) for one in leased)
             alive = sum(not one.dead for one in leased)
             left -= alive
             found += leased
             if alive == some and not query.fifo:
                 more.append(queue)
         asked, share = more, left
+    if too_large is not None and not found:
+        raise too_large
     if left == query.most and waiter is not None and not waiter.over:
         # In the turn of the read: nothing comes between.
         waiter.watch([shard.wait(queue.hash, waiter.wake) for queue in queues])

@@ -275,3 +275,23 @@ def test_a_name_that_is_not_utf_8_is_refused_wherever_it_comes(ask: Ask, path: s
         assert (status, problem["type"]) == (400, "request-invalid")
         assert "it is not UTF-8" in problem["detail"]
     assert ask("GET", f"{path}/entries?queue=%C3%A4%20b")[0] == 200
+
+
+def test_an_answer_has_so_many_bytes_of_all_queues(ask: Ask, path: str) -> None:
+    names = [f"queue-{number}" for number in range(12)]
+    for name in names:
+        put(ask, path, *[(name, "x" * 150_000)] * 2)
+    reads, found = dict.fromkeys(names, "start"), dict.fromkeys(names, 0)
+    while min(found.values()) < 2:
+        wish = {"queues": [{"queue": name, "from": start} for name, start in reads.items()]}
+        pages = ask("POST", f"{path}/retrieve", wish)[1]["queues"]
+        assert 0 < sum(len(page["entries"]) for page in pages) < 8
+        for page in pages:
+            found[page["queue"]] += len(page["entries"])
+            reads[page["queue"]] = page["next"]
+    assert set(found.values()) == {2}
+    leased = list[dict[str, Any]]()
+    while some := ask("POST", f"{path}/lease", {"queues": names, "limit": 100})[1]["entries"]:
+        assert len(some) < 8
+        leased += some
+    assert (len(leased), {one["deliveries"] for one in leased}) == (24, {1})

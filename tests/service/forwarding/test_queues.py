@@ -22,6 +22,7 @@ from duramen.metadata.decisions import Definition
 from duramen.queues.leases import Leased, LeasedEntry
 from duramen.queues.machine import Empty
 from duramen.queues.operations import NewEntry
+from duramen.queues.positions import FIRST
 from duramen.queues.reading import Counted
 from duramen.queues.runs import Run
 from duramen.service.forwarding.exports import ExportedShard, RunsRange
@@ -138,6 +139,28 @@ def test_leases_names_and_counts_from_any_node() -> None:
     for number, name in enumerate(NAMES):
         world.drop(1 + number % 3, name)
     assert world.names(1, 100) == []
+
+
+def test_an_answer_of_several_shards_has_so_many_bytes() -> None:
+    world, size = Queues(), 1_000
+    for name in NAMES:
+        world.put(1, name, *[b"x" * size] * 3)
+    reads, found = dict.fromkeys(NAMES, FIRST), dict.fromkeys(NAMES, 0)
+    while min(found.values()) < 3:
+        asked = [Read(name, at) for name, at in reads.items()]
+        limits = ReadLimits(1_000, 5 * size, 0)
+        pages = world.answer(partial(world.requests(2).retrieve, world.space(2), asked, limits))
+        taken = {name: len(page.entries) for name, page in pages.items()}
+        assert 0 < sum(taken.values()) <= 5
+        reads = {name: page.next for name, page in pages.items()}
+        found = {name: found[name] + taken[name] for name in NAMES}
+    assert set(found.values()) == {3}
+    leased = list[Leased]()
+    while some := world.poll(2, LeaseRequest(NAMES, 100, 60_000, max_bytes=4 * size)).value:
+        assert isinstance(some, list)
+        assert len(some) <= 4
+        leased += some
+    assert len(leased) == 3 * len(NAMES)
 
 
 def test_a_wait_at_another_node_is_woken_and_leases_nothing_for_nobody() -> None:

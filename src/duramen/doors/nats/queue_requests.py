@@ -8,7 +8,7 @@ from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.principal import ANONYMOUS
 from duramen.broker.streams import Stream
 from duramen.doors.nats.actions import QUEUE_ACTIONS
-from duramen.doors.nats.requests import NatsRequests, wish_of
+from duramen.doors.nats.requests import LARGEST_ANSWER_BYTES, NatsRequests, wish_of
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
@@ -18,7 +18,6 @@ __all__ = ["QUEUE_PREFIX", "QUEUE_SUBJECT", "NatsQueues"]
 
 QUEUE_PREFIX: Final = b"$DURAMEN.Q."
 QUEUE_SUBJECT: Final = QUEUE_PREFIX + b">"
-_PAGE_BYTES: Final = 512 * 1024  # of entries: as JSON they are larger
 
 
 class NatsQueues(NatsRequests):
@@ -52,7 +51,7 @@ class NatsQueues(NatsRequests):
             )
         wish = wish_of(payload, operation.wish)
         space = await self._admitted(name, said)
-        operations = QueueOperations(self._broker, self._requests, space, self.polls, instance, _PAGE_BYTES)
+        operations = QueueOperations(self._broker, self._requests, space, self.polls, instance, LARGEST_ANSWER_BYTES)
         return await operation.run(operations, wish)
 
     async def _admitted(self, name: str, said: str) -> Stream:

@@ -11,12 +11,12 @@ from duramen.base.errors import BodyTooLarge, DuramenError, NodeBusy, NodeStoppi
 from duramen.codec.nats import Message, encode_hpub, encode_pub
 from duramen.doors.problems import PartlyStored, Problem, problem_of
 
-__all__ = ["LARGEST_REQUEST_BYTES", "NatsRequests", "wish_of"]
+__all__ = ["LARGEST_ANSWER_BYTES", "LARGEST_REQUEST_BYTES", "NatsRequests", "wish_of"]
 
 _T = TypeVar("_T")
 
 LARGEST_REQUEST_BYTES: Final = 1024 * 1024
-_LARGEST_ANSWER_BYTES: Final = 1024 * 1024 - 1024  # what a server takes by default, less the headers
+LARGEST_ANSWER_BYTES: Final = 1024 * 1024 - 1024  # what a server takes by default, less the headers
 _UNDER_WAY_BYTES: Final = 16 * 1024 * 1024
 _MOST_REQUESTS: Final = 1000
 
@@ -75,7 +75,7 @@ class NatsRequests(ABC):
         instance = subject.decode(errors="replace")
         try:
             answer = msgspec.json.encode(await self.run(subject, instance, payload))
-            if len(answer) > _LARGEST_ANSWER_BYTES:
+            if len(answer) > LARGEST_ANSWER_BYTES:
                 raise RequestInvalid(f"the answer has {len(answer)} bytes: request less at a time")
         except PartlyStored as error:
             problem = problem_of(error.error, instance)

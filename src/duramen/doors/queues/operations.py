@@ -6,7 +6,9 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
-from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, RequestInvalid
+import msgspec
+
+from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, QueueEntryTooLarge, RequestInvalid
 from duramen.base.ids import Position
 from duramen.broker.streams import Stream
 from duramen.codec.jsonbytes import json_of, wish_bytes, wish_headers
@@ -29,6 +31,7 @@ from duramen.doors.queues.types import (
     NewEntryWish,
     QueueFound,
     QueueNames,
+    QueueRead,
     QueuesFound,
     QueuesQuery,
     QueuesRead,
@@ -60,6 +63,7 @@ _T = TypeVar("_T")
 
 _AT_ONCE: Final = 200  # entries that are worked on before others get their turn: about a millisecond
 _MOST_POLLS: Final = 50  # half of the connections
+_FRAME_BYTES: Final = 100  # of a response, around its entries
 _turns: Final = count()
 
 
@@ -152,13 +156,14 @@ class QueueOperations:
 
     def __init__(
         self, broker: Broker, requests: QueueRequests, space: Stream, polls: "set[asyncio.Future[Any]]", instance: str,
-        most_bytes: int = LARGEST_PAGE_BYTES,
+        json_limit_bytes: int | None = None,
     ) -> None:  # fmt: skip
+        """`json_limit_bytes`: the largest response, if the door has a limit."""
         self._broker = broker
         self._space = space
         self._polls = polls
         self._instance = instance
-        self._most_bytes = most_bytes
+        self._json_limit_bytes = json_limit_bytes
         self._requests = requests
         self._led = LedQueues(broker, requests.shards)
 
@@ -194,7 +199,7 @@ class QueueOperations:
     async def _read(
         self, reads: Sequence[Read], query: RetrieveQuery | QueuesRead, *, batches: bool = False
     ) -> Mapping[bytes, Found]:
-        limits = ReadLimits(query.limit, min(query.max_bytes, self._most_bytes), query.wait_ms, query.delayed)
+        limits = ReadLimits(query.limit, query.max_bytes, query.wait_ms, query.delayed)
 
         def begin(done: Callable[[Mapping[bytes, Found]], None]) -> Callable[[], None]:
             return self._requests.retrieve(self._space, reads, limits, done, batches=batches)
@@ -215,7 +220,38 @@ class QueueOperations:
         if len({read.queue for read in reads}) < len(reads):
             raise RequestInvalid("a queue is given twice")
         found = await self._read(reads, wish)
-        return QueuesFound([await self._found(read.queue, found[read.queue]) for read in reads])
+        answers = [await self._found(read.queue, found[read.queue]) for read in reads]
+        if self._json_limit_bytes is not None:
+            self._cut(answers, wish.queues, self._json_limit_bytes - _FRAME_BYTES)
+        return QueuesFound(answers)
+
+    def _cut(self, answers: list[QueueFound], reads: Sequence[QueueRead], most: int) -> None:
+        """Leave out entries for which a response has no room: they are read later. A too large one is a problem."""
+        entries = [one.entries for one in answers]
+        for one in answers:
+            one.entries = []
+        room, full = most - len(msgspec.json.encode(answers)), False
+        for one, found, read in zip(answers, entries, reads, strict=True):
+            fits = 0
+            for entry in found:
+                left = room - len(msgspec.json.encode(entry)) - 1
+                if left < 0:
+                    break
+                fits, room = fits + 1, left
+            one.entries, full = found[:fits], full or bool(fits)
+            if fits == len(found):
+                continue
+            position = parse_position(found[fits - 1].position) if fits else None
+            start = "0.0" if read.start == "start" else read.start
+            one.next = start if position is None else position_text(position._replace(offset=position.offset + 1))
+            if not fits and not full:
+                size = len(msgspec.json.encode(found[0]))
+                error = QueueEntryTooLarge(
+                    f"the entry at {found[0].position} takes {size} bytes as JSON, and a response has {most} at most"
+                )
+                one.next, one.problem = None, problem_of(error, self._instance)
+            else:
+                room = 0
 
     async def _found(self, queue: bytes, found: Found) -> QueueFound:
         if isinstance(found, DuramenError):
@@ -271,7 +307,9 @@ class QueueOperations:
     async def lease(self, wish: LeasesWish) -> LeasesInfo:
         """Lease entries."""
         names = list(dict.fromkeys(check_name(queue) for queue in wish.queues))
-        request = LeaseRequest(names, wish.limit, wish.lease_ms, wish.wait_ms, wish.fifo, self._most_bytes)
+        limit = self._json_limit_bytes
+        size, as_json = (LARGEST_PAGE_BYTES, False) if limit is None else (limit - _FRAME_BYTES, True)
+        request = LeaseRequest(names, wish.limit, wish.lease_ms, wish.wait_ms, wish.fifo, size, as_json)
 
         def begin(done: Callable[[list[Leased] | DuramenError], None]) -> Callable[[], None]:
             poll = LeasePoll(self._broker, self._requests, self._space, request, next(_turns), done)

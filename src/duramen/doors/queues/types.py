@@ -59,7 +59,9 @@ _Limit = Annotated[int, Meta(ge=1, le=MOST_ENTRIES, description="The most entrie
 _Bytes = Annotated[
     int,
     Meta(
-        ge=1, le=LARGEST_PAGE_BYTES, description="The most bytes of entries per queue; at least one entry is returned"
+        ge=1,
+        le=LARGEST_PAGE_BYTES,
+        description="The most bytes of entries of one answer; the first may be larger",
     ),
 ]
 _Start = Annotated[str, Meta(description="Where to begin: a position from a response, `start` or `end`")]
@@ -153,7 +155,10 @@ class QueueRead(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class QueuesRead(msgspec.Struct, forbid_unknown_fields=True):
-    """Queues to read together; `limit` applies to all of them together."""
+    """Queues to read together; `limit` and `max_bytes` apply to all of them together.
+
+    A queue for which nothing is left has no entries, and a `next` at which it is read later.
+    """
 
     queues: Annotated[list[QueueRead], Meta(min_length=1, max_length=MOST_QUEUES)]
     limit: _Limit = 100

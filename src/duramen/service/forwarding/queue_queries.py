@@ -52,8 +52,11 @@ _ANSWERS: Final[Mapping[type[Any], Any]] = {
 
 
 def named(wish: Any) -> bytes:
-    """A command or a query with the name of its kind."""
-    return msgspec.msgpack.encode((type(wish).__name__, wish))
+    """A command or a query with the name of its kind, without last fields at their defaults: older nodes know fewer."""
+    fields, defaults = list(wish), list(type(wish)._field_defaults.values())
+    while defaults and fields[-1] == defaults.pop():
+        fields.pop()
+    return msgspec.msgpack.encode((type(wish).__name__, fields))
 
 
 def named_of(kinds: Mapping[str, type[Any]], wish: bytes) -> Any:

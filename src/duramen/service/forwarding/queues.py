@@ -214,7 +214,8 @@ class _RoutedPoll:
         by_shard: dict[int, list[Read]] = {}
         for queue, where in self._reads.items():
             by_shard.setdefault(partition_of(queue, self._space.shards), []).append(Read(queue, where))
-        self._left, limits = len(by_shard), self._limits._replace(wait_ms=wait_ms)
+        share = max(1, self._limits.max_bytes // len(by_shard))
+        self._left, limits = len(by_shard), self._limits._replace(wait_ms=wait_ms, max_bytes=share)
         self._cancels = []
         for shard, reads in by_shard.items():
             if not self._over:
@@ -247,7 +248,7 @@ class _RoutedPoll:
             self._done(self._found)
             return
         decoded = {queue: _entries_of(self._found[queue]) for queue in self._reads}
-        self._done(cut_to(decoded, self._reads, self._limits.entries))
+        self._done(cut_to(decoded, self._reads, self._limits))
 
 
 # -- at the leader ----------------------------------------------------------------------------------
