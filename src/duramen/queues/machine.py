@@ -12,7 +12,7 @@ from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
 from duramen.queues.leases import LeasedEntry
-from duramen.queues.names import Queue
+from duramen.queues.names import HashName, Queue
 from duramen.queues.operations import (
     NewEntry,
     Request,
@@ -51,6 +51,7 @@ __all__ = [
     "own_records",
     "records_for",
     "repeated",
+    "split_leased",
 ]
 
 MOST_ENTRIES: Final = 10_000
@@ -105,18 +106,20 @@ class Empty(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Leased entries that were processed, each of a queue of the shard."""
+    """Leased entries that were processed, each of a queue of the shard. See `split_leased` for `whole`."""
 
     entries: Sequence[tuple[Queue, LeasedEntry]]
     request: RequestId | None = None
+    whole: bytes = b""
 
 
 class Nack(NamedTuple):
-    """Leased entries that were not processed: they may be leased again after `delay_ms`."""
+    """Leased entries that were not processed: they may be leased again after `delay_ms`. `whole` as of `Ack`."""
 
     entries: Sequence[tuple[Queue, LeasedEntry]]
     delay_ms: int = 0
     request: RequestId | None = None
+    whole: bytes = b""
 
 
 class Expire(NamedTuple):
@@ -177,10 +180,10 @@ def _content(command: _Identified) -> tuple[object, ...]:
             return "replace", queue.name, start, by, reason, [_entry_content(entry) for entry in entries]
         case Empty(queue, kind):
             return kind, queue.name
-        case Ack(leased):
-            return "ack", [(queue.name, one) for queue, one in leased]
-        case Nack(leased, delay_ms):
-            return "nack", delay_ms, [(queue.name, one) for queue, one in leased]
+        case Ack(leased, _, whole):
+            return "ack", [(queue.name, one) for queue, one in leased], *([whole] if whole else [])
+        case Nack(leased, delay_ms, _, whole):
+            return "nack", delay_ms, [(queue.name, one) for queue, one in leased], *([whole] if whole else [])
 
 
 def _entry_content(entry: NewEntry) -> tuple[object, ...]:
@@ -230,6 +233,31 @@ def _check(entries: EntryFinder, at: Position, version: int | None) -> None:
         raise QueueVersionStale(f"the entry at {position_text(at)} has the version {entry.version}, not {version}")
 
 
+def split_leased(command: Ack | Nack, max_message_bytes: int, hash_name: HashName) -> list[Ack | Nack]:
+    """Commands on the same entries in order, each as large as a batch can be, at least of one entry.
+
+    With a request id they have different ids. The first is of the whole request: it is refused if another request has
+    used the id. So the others are executed after it.
+    """
+    parts, room = list[list[tuple[Queue, LeasedEntry]]](), 0
+    for entry in command.entries:
+        size = _leased_bytes(entry)
+        if size > room or len(parts[-1]) >= MOST_ENTRIES:
+            parts.append([])
+            room = max_message_bytes - _BATCH_BYTES - _REQUEST_BYTES
+        parts[-1].append(entry)
+        room -= size
+    if len(parts) < 2:
+        return [command]
+    if command.request is None:
+        return [command._replace(entries=part) for part in parts]
+    found = [command._replace(entries=parts[0], whole=digest_of(_content(command)))]
+    for number, part in enumerate(parts[1:], 1):
+        said = command.request.id + b" %d" % number
+        found.append(command._replace(entries=part, request=RequestId(said, hash_name(said))))
+    return found
+
+
 def check_size(command: QueueCommand, max_message_bytes: int) -> None:
     """Raise QueueBatchTooLarge if the batch of a command would have too many records or bytes."""
     count, size = _measured(command)
@@ -250,7 +278,7 @@ def _measured(command: QueueCommand) -> tuple[int, int]:
         case Delete((queue, _), deleted):
             sizes = [len(queue) + _OPERATION_BYTES] * len(deleted)
         case Ack(leased) | Nack(leased):
-            sizes = [len(queue.name) + _OPERATION_BYTES for queue, _ in leased]
+            sizes = list(map(_leased_bytes, leased))
         case Replace((queue, _), _, entries):
             said = len(command.by.encode()) + len(command.reason.encode())
             sizes = [len(queue) + _OPERATION_BYTES + said]
@@ -258,6 +286,10 @@ def _measured(command: QueueCommand) -> tuple[int, int]:
         case _:
             sizes = [_OPERATION_BYTES]
     return len(sizes), _BATCH_BYTES + _REQUEST_BYTES + sum(sizes)
+
+
+def _leased_bytes(entry: tuple[Queue, LeasedEntry]) -> int:
+    return len(entry[0].name) + _OPERATION_BYTES
 
 
 def _entry_bytes(entry: NewEntry) -> int:

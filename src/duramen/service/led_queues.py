@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import cast
 
 from duramen.base.errors import DuramenError
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
+from duramen.coordinators.queue.shard import hash_of
 from duramen.queues.leases import LeasedEntry
-from duramen.queues.machine import Ack, Nack, check_size
+from duramen.queues.machine import Ack, Nack, split_leased
 from duramen.queues.reading import Counted, Names
 from duramen.queues.requests import RequestId
 from duramen.service.broker import Broker
@@ -30,17 +33,17 @@ def _by_shard(space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]]) -> Ma
 
 
 class _Gathered:
-    """Refused entries of a request from all shards, by their numbers in the request."""
+    """Refused entries of a request from all its parts, by their numbers in the request."""
 
-    def __init__(self, by_shard: Mapping[int, Sequence[int]], done: RefusedDone) -> None:
-        self._by_shard = by_shard
-        self._left = len(by_shard)
+    def __init__(self, parts: Sequence[Sequence[int]], done: RefusedDone) -> None:
+        self._parts = parts
+        self._left = len(parts)
         self._refused = dict[int, DuramenError]()
         self._done = done
 
-    def answered(self, shard: int, answer: Refused | DuramenError) -> None:
-        """The entries that a shard refused, or the error for which it did nothing."""
-        numbers = self._by_shard[shard]
+    def answered(self, part: int, answer: Refused | DuramenError) -> None:
+        """The entries of a part that its shard refused, or the error for which it did nothing."""
+        numbers = self._parts[part]
         if isinstance(answer, DuramenError):
             self._refused.update(dict.fromkeys(numbers, answer))
         else:
@@ -63,26 +66,46 @@ class LedQueues:
     ) -> None:  # fmt: skip
         """Acknowledge leased entries; with `release_ms` give them back, to be leased again after that time.
 
-        `done` gets those that were refused. Raises QueueBatchTooLarge, and nothing is done then.
+        `done` gets those that were refused.
         """
-        by_shard, commands = _by_shard(space, entries), dict[int, Ack | Nack]()
-        for shard, numbers in by_shard.items():
+        numbers_of, commands, parts = _by_shard(space, entries), list[list[Ack | Nack]](), list[Sequence[int]]()
+        for numbers in numbers_of.values():
             some = [(queue_of(space, entries[number][0]), entries[number][1]) for number in numbers]
-            commands[shard] = Ack(some, request) if release_ms is None else Nack(some, release_ms, request)
-            check_size(commands[shard], space.max_message_bytes)
-        gathered = _Gathered(by_shard, done)
-        for shard, command in commands.items():
-            self._shards.settle(space.partition(shard), command, partial(gathered.answered, shard))
+            command = Ack(some, request) if release_ms is None else Nack(some, release_ms, request)
+            commands.append(split_leased(command, space.max_message_bytes, hash_of(space.id)))
+            left = iter(numbers)
+            parts += [list(islice(left, len(one.entries))) for one in commands[-1]]
+        gathered, part = _Gathered(parts, done), 0
+        for shard, split in zip(numbers_of, commands, strict=True):
+            self._settle(space.partition(shard), split, part, gathered)
+            part += len(split)
+
+    def _settle(self, partition: Partition, commands: Sequence[Ack | Nack], part: int, gathered: _Gathered) -> None:
+        """Execute the commands of a shard; with a request id, the others after the first, if it is not refused."""
+
+        def first_done(answer: Refused | DuramenError) -> None:
+            gathered.answered(part, answer)
+            for number, command in enumerate(commands[1:], part + 1):
+                if isinstance(answer, DuramenError):
+                    gathered.answered(number, answer)
+                else:
+                    self._shards.settle(partition, command, partial(gathered.answered, number))
+
+        if commands[0].request is not None:
+            self._shards.settle(partition, commands[0], first_done)
+            return
+        for number, command in enumerate(commands, part):
+            self._shards.settle(partition, command, partial(gathered.answered, number))
 
     def extend(
         self, space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]], lease_ms: int, done: RefusedDone
     ) -> None:
         """Extend leases to this time from now; `done` gets the entries that are no longer leased."""
         by_shard = _by_shard(space, entries)
-        gathered = _Gathered(by_shard, done)
-        for shard, numbers in by_shard.items():
+        gathered = _Gathered(list(by_shard.values()), done)
+        for part, (shard, numbers) in enumerate(by_shard.items()):
             query = ExtendQuery([entries[number] for number in numbers], lease_ms)
-            self._shards.ask(space, shard, query, partial(gathered.answered, shard))
+            self._shards.ask(space, shard, query, partial(gathered.answered, part))
 
     def names(self, space: Stream, prefix: bytes, after: tuple[int, bytes], limit: int, done: NamesDone) -> None:
         """Names of queues behind a place, in no order that means something, and the place of the next ones.

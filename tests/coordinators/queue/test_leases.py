@@ -222,6 +222,40 @@ def test_a_request_id_makes_each_operation_once_over_a_crash(space: Space) -> No
     )
 
 
+def test_whatever_was_leased_is_acknowledged_or_given_back_in_one_request() -> None:
+    space = Space(max_message_bytes="1024")
+    for number in range(60):
+        space.put(*((name, b"%d" % number) for name in NAMES))
+    leased = space.lease(*NAMES, most=1_000)
+    assert len(leased) == 60 * len(NAMES)
+    assert space.ack(*leased[::2]) == {}
+    assert space.ack(*leased[1::2], release_ms=0) == {}
+    again = space.lease(*NAMES, most=1_000)
+    assert [(len(again), one.deliveries) for one in again[:1]] == [(len(leased) // 2, 2)]
+    refused = space.ack(*leased)
+    assert {number: type(error) for number, error in refused.items() if number % 2 == 0} == dict.fromkeys(
+        range(0, len(leased), 2), QueueEntryGone
+    )
+
+
+def test_a_large_acknowledgement_with_a_request_id_is_made_once_and_the_id_is_not_for_another() -> None:
+    space = Space(max_message_bytes="1024")
+    for number in range(60):
+        space.put((b"ann", b"%d" % number))
+    leased = space.lease(b"ann", most=60)
+    assert space.ack(*leased[:40], request="ack") == {}
+    space.hand.crash()
+    assert space.ack(*leased[:40], request="ack") == {}
+    refused = space.ack(*leased[:41], request="ack")
+    assert {error.id for error in refused.values()} == {"queue-request-reused"}
+    assert len(refused) == 41
+    assert space.values(b"ann") == [b"%d" % number for number in range(40, 60)]
+    released = space.lease(b"ann", most=60)
+    for _ in range(2):
+        assert space.ack(*released, request="nack", release_ms=0) == {}
+    assert {one.deliveries for one in space.lease(b"ann", most=60)} == {2}
+
+
 def test_an_emptied_queue_goes_on_and_a_dropped_one_is_not_listed(space: Space) -> None:
     (at,) = space.put((b"ann", b"one"))
     space.put((b"bob", b"one"))

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from tests.doors.http.conftest import Ask
 
+import duramen
 from duramen.codec.batch import BatchInput, encode
 from duramen.codec.queue_entries import KEY_HEADER, entry_fields
 from duramen.codec.shown_batches import BATCHES_TYPE
@@ -295,3 +296,22 @@ def test_an_answer_has_so_many_bytes_of_all_queues(ask: Ask, path: str) -> None:
         assert len(some) < 8
         leased += some
     assert (len(leased), {one["deliveries"] for one in leased}) == (24, {1})
+
+
+def test_a_full_lease_is_extended_returned_and_acknowledged_in_one_request(
+    node: NodeProcess, ask: Ask, stream_name: str
+) -> None:
+    config = {"max.message.bytes": 4096}
+    assert ask("POST", "/v1/spaces", {"name": stream_name, "shards": 2, "config": config})[0] == 201
+    with duramen.connect(node.http) as client:
+        queues, name = client.queues(stream_name), "a queue with " + "a long name" * 20
+        for _ in range(20):
+            queues.enqueue(name, ["x"] * 10)
+        leased = queues.lease([name], 1_000)
+        queues.extend(leased, 60)
+        queues.nack(leased)
+        leased = queues.lease([name], 1_000)
+        assert len(leased) == 200
+        for _ in range(2):
+            queues.ack(leased, request_id="the ack of the test")
+        assert queues.stats(name).entries == 0

@@ -37,12 +37,16 @@ from duramen.doors.queues.types import (
     StatsQuery,
     VersionsInfo,
 )
+from duramen.queues.machine import MOST_ENTRIES
 from duramen.queues.positions import position_text
 from duramen.queues.reading import RetrievedBatches
 from duramen.service.admission import AdmissionRules
 from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
+
+
+_LEASED_BODY_BYTES: Final = MOST_ENTRIES * 512  # of a request about as many leased entries as one lease may have
 
 
 def _operations(call: Call) -> QueueOperations:
@@ -52,6 +56,10 @@ def _operations(call: Call) -> QueueOperations:
 def _limit(call: Call) -> int:
     found = call.admitted.topics.find(call.path["name"])
     return LARGEST_BODY_BYTES if found is None else largest_body_bytes(found)
+
+
+def _leased_limit(_: Call) -> int:
+    return _LEASED_BODY_BYTES
 
 
 async def _enqueue(call: Call, body: EnqueueWish | bytearray) -> EntryPlaces:
@@ -175,17 +183,17 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/ack", _ack, _needs("ack"),
         "Acknowledge and remove leased entries; the response lists those that were refused",
-        _WRITING, body_limit_bytes=_limit,
+        _WRITING, body_limit_bytes=_leased_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/nack", _nack, _needs("nack"),
         "Return leased entries, which can be leased again after a delay; the response lists those that were refused",
-        _WRITING, body_limit_bytes=_limit,
+        _WRITING, body_limit_bytes=_leased_limit,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/extend", _extend, _needs("extend"),
         "Extend leases; the response lists the entries that were refused",
-        _ASKING, body_limit_bytes=_limit,
+        _ASKING, body_limit_bytes=_leased_limit,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/queues", _queues, _needs("queues"),
