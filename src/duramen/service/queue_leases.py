@@ -232,10 +232,7 @@ class LeasePoll:
             )  # fmt: skip
             entry = NewEntry(one.entry.value, one.entry.key, headers, one.entry.timestamp)
             moved = partial(self._moved, one, ended)
-            try:
-                self._requests.enqueue(self._space, [(self._dead_letters, entry)], moved, request)
-            except DuramenError as error:
-                ended(error)
+            self._requests.enqueue(self._space, [(self._dead_letters, entry)], moved, request, moved=True)
 
     def _moved(self, one: Leased, ended: Callable[[object], None], found: Enqueued) -> None:
         if found.error is not None and not isinstance(found.error, QueueRequestReused):

@@ -320,11 +320,12 @@ class QueueRequests:
 
     def enqueue(
         self, space: Stream, entries: Sequence[tuple[bytes, NewEntry]], done: Callable[[Enqueued], None],
-        request: RequestId | None = None,
+        request: RequestId | None = None, *, moved: bool = False,
     ) -> None:  # fmt: skip
         """Put entries into queues: those of a shard together, all of them or none.
 
-        Raises QueueBatchTooLarge, and nothing is put anywhere then.
+        Raises QueueBatchTooLarge, and nothing is put anywhere then. Entries that are `moved` from another queue may be
+        larger than max.message.bytes.
         """
         by_shard: dict[int, list[int]] = {}
         for number, (queue, _) in enumerate(entries):
@@ -333,7 +334,8 @@ class QueueRequests:
             shard: Enqueue([entries[number] for number in numbers], request) for shard, numbers in by_shard.items()
         }
         for command in commands.values():
-            check_size(command, space.max_message_bytes)
+            if not moved:
+                check_size(command, space.max_message_bytes)
         found = _Gathered(len(entries), by_shard, done)
         for shard, command in commands.items():
             self._shards.submit(space.partition(shard), command, partial(found.answered, shard))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
-from tests.coordinators.queue.spaces import NAMES, Space
+from tests.coordinators.queue.spaces import NAMES, SPACE, Space
 
 from duramen.base.errors import QueueEntryGone, QueueLeaseExpired, StorageFull
 from duramen.base.ids import Position
@@ -22,6 +22,7 @@ from duramen.queues.positions import position_text
 from duramen.service.led_queues import Refused
 from duramen.service.queue_leases import LeaseRequest
 from duramen.service.queues import request_of
+from duramen.sim.broker import CallbackResult
 from duramen.sim.machine.views import MemoryViewStore
 
 
@@ -119,6 +120,22 @@ def test_an_entry_that_was_delivered_too_many_times_goes_to_the_dead_letter_queu
     for _ in range(4):
         [dead_letter] = space.lease(b"dead")
         space.ack(dead_letter, release_ms=0)
+
+
+@pytest.mark.parametrize("size", [800, 824, 900, 3_000])
+def test_a_dead_entry_is_moved_however_large_it_is(size: int) -> None:
+    space = Space(queue_dead_letter_queue="dead", queue_delivery_count_limit="1")
+    space.put((b"ann", bytes(size)))
+    answer: CallbackResult[None] = CallbackResult()
+    space.hand.broker.configure_stream(SPACE, {"max.message.bytes": "1024"}, answer)
+    space.hand.settle()
+    assert answer.error is None
+    [poison] = space.lease(b"ann")
+    assert space.ack(poison, release_ms=0) == {}
+    assert space.lease(b"ann") == []
+    assert space.values(b"ann") == []
+    [dead] = space.read(b"dead").entries
+    assert (dead.value, dict(dead.headers)[b"duramen-dead-letter-queue"]) == (bytes(size), b"ann")
 
 
 def test_a_dead_entry_that_was_moved_with_another_count_of_deliveries_is_not_moved_again() -> None:
