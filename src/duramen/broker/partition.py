@@ -433,6 +433,15 @@ class Partition:
             f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
         )
 
+    def when_replicated(self, base_offset: int, done: AppendDone) -> None:
+        """As of `append`, for a batch that is in the log."""
+        try:
+            stored = done if self.role is None else self.role.accept(done, all_replicas=True)
+        except DuramenError as error:
+            done(-1, error)
+        else:
+            stored(base_offset, None)
+
     def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
         """Append a batch of the broker's own unchanged; `done` as for `append`, with all replicas."""
         try:

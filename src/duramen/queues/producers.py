@@ -8,7 +8,18 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
-from duramen.base.errors import DuramenError, OutOfOrderSequence, ProducerFenced
+from duramen.base.errors import (
+    DuramenError,
+    NodeStopping,
+    NotCoordinator,
+    NotEnoughReplicasAfterAppend,
+    NotLeader,
+    OutcomeUnknown,
+    OutOfOrderSequence,
+    ProducerFenced,
+    RequestTimedOut,
+    StorageFailed,
+)
 from duramen.codec.batch import Header
 
 __all__ = ["MOST_PRODUCERS", "TopicProducers"]
@@ -18,28 +29,38 @@ MOST_PRODUCERS: Final = 20_000
 
 _KEPT_BATCHES: Final = 5  # as many as a producer may have in progress
 _SEQUENCES: Final = 1 << 31
+_UNKNOWN: Final = (
+    NodeStopping, NotCoordinator, NotEnoughReplicasAfterAppend, NotLeader, OutcomeUnknown, RequestTimedOut,
+    StorageFailed,
+)  # fmt: skip
+"""Errors after which a batch may be in the log, or another node is the leader."""
 
 Done = Callable[[int, DuramenError | None], None]
 
 
 class _Sent:
-    """An accepted batch; `offset` is -1 while it is being stored."""
+    """An accepted batch; `offset` is -1 while it is being stored.
 
-    __slots__ = ("count", "first", "offset", "waiting")
+    An `unconfirmed` one is in the log, but was not replicated in time.
+    """
+
+    __slots__ = ("count", "first", "offset", "unconfirmed", "waiting")
 
     def __init__(self, first: int, count: int) -> None:
         self.first = first
         self.count = count
         self.offset = -1
+        self.unconfirmed = False
         self.waiting: list[Done] = []
 
 
 class _Producer:
-    __slots__ = ("epoch", "next", "sent")
+    __slots__ = ("epoch", "next", "refused", "sent")
 
     def __init__(self, epoch: int, following: int) -> None:
         self.epoch = epoch
         self.next = following
+        self.refused: DuramenError | None = None  # why the batch that is `next` was not stored
         self.sent: deque[_Sent] = deque(maxlen=_KEPT_BATCHES)
 
 
@@ -53,8 +74,14 @@ class TopicProducers:
     def __len__(self) -> int:
         return len(self._known)
 
-    def take(self, topic: Hashable, head: Header, store: Callable[[Done], None], done: Done) -> None:
-        """Store a batch unless it is a duplicate; `done` gets its first offset, or the error."""
+    def take(
+        self, topic: Hashable, head: Header, store: Callable[[Done], None], done: Done,
+        confirm: Callable[[int, Done], None],
+    ) -> None:  # fmt: skip
+        """Store a batch unless it is a duplicate; `done` gets its first offset, or the error.
+
+        `confirm` waits until a stored batch is replicated.
+        """
         if head.producer_id < 0:
             store(done)
             return
@@ -72,22 +99,43 @@ class TopicProducers:
             if (sent.first, sent.count) == (head.base_sequence, head.records):
                 if sent.offset < 0:
                     sent.waiting.append(done)
+                elif sent.unconfirmed:
+                    confirm(sent.offset, done)
                 else:
                     done(sent.offset, None)
                 return
         if head.base_sequence != producer.next:
+            if producer.refused is not None and _follows(head.base_sequence, producer.next):
+                done(-1, producer.refused)  # the producer resends both, in order
+                return
             done(-1, OutOfOrderSequence(f"the sequence {head.base_sequence} came where {producer.next} was to follow"))
             return
-        producer.next = (head.base_sequence + head.records) % _SEQUENCES
+        producer.refused = None
         taken = _Sent(head.base_sequence, head.records)
         producer.sent.append(taken)
+        ends = {sent.first: (sent.first + sent.count) % _SEQUENCES for sent in producer.sent}
+        while producer.next in ends:
+            producer.next = ends.pop(producer.next)
         store(partial(self._stored, key, producer, taken, done))
 
     def _stored(
         self, key: Hashable, producer: _Producer, sent: _Sent, done: Done, offset: int, error: DuramenError | None
     ) -> None:
-        if error is not None and self._known.get(key) is producer:
-            del self._known[key]  # the producer resends this batch, or continues with another
-        sent.offset = offset
+        sent.offset, sent.unconfirmed = offset, error is not None
+        if isinstance(error, NotEnoughReplicasAfterAppend) and offset >= 0:
+            pass  # a repetition of the batch is not stored again
+        elif isinstance(error, _UNKNOWN):
+            if self._known.get(key) is producer:
+                del self._known[key]  # it may be stored: any sequence may follow
+        elif error is not None:
+            if sent in producer.sent:
+                producer.sent.remove(sent)
+            if _follows(producer.next, sent.first):
+                producer.next, producer.refused = sent.first, error
         for one in (done, *sent.waiting):
             one(offset, error)
+
+
+def _follows(sequence: int, other: int) -> bool:
+    """Whether a sequence comes after another one, or is the same."""
+    return (sequence - other) % _SEQUENCES < _SEQUENCES // 2

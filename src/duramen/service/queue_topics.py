@@ -323,7 +323,8 @@ class QueueTopic(LightTopic):
 
             self.partition.append(sealed, appended, all_replicas=all_replicas)
 
-        self._topics.producers.take((space.id, self.id), head, store, done)  # it counts sequences by the name
+        # A producer counts sequences by the topic's name.
+        self._topics.producers.take((space.id, self.id), head, store, done, self.partition.when_replicated)
 
     def _count(self, found: list[DecodedRecord]) -> Callable[[], None]:
         """Count records by the quota of bytes, until what is returned is called. Raises BytesQuotaExceeded."""
