@@ -54,7 +54,7 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     assert queue("replace", "ann", fourth, "--yes") == ""
     assert queue("peek", "ann") == ""
     queue("put", "ann", "4")
-    assert "1 entries" in queue("stats", "ann")
+    assert "1 entry" in queue("stats", "ann")
     assert queue("list", "--prefix", "a") == "ann\n"
     queue("purge", "ann", "--yes")
     assert queue("peek", "ann") == ""

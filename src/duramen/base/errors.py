@@ -320,8 +320,8 @@ class ServerUnreachable(DuramenError):
     id = "server-unreachable"
     safe = "Before the first answer nothing was done; a record without an acknowledgement may be stored."
     remedy = (
-        "Check that the node runs and that the address is right, then retry; with idempotence or a Nats-Msg-Id a "
-        "retry stores nothing twice."
+        "Check that the node runs and that the address is right, then retry; with idempotence, a Nats-Msg-Id or a "
+        "request_id a retry stores nothing twice."
     )
 
 
@@ -354,7 +354,10 @@ class DeletionRefused(DuramenError):
 
     id = "deletion-refused"
     safe = "Nothing was deleted; a retry gives the same answer."
-    remedy = "Set a cleanup.policy with `delete`, or write tombstones: records with the key and no value."
+    remedy = (
+        "Set a cleanup.policy with `delete`, or write tombstones: records with the key and no value. In a queue space "
+        "delete entries, or purge queues."
+    )
 
 
 class InputInvalid(DuramenError):
@@ -566,10 +569,13 @@ class QueuePositionFuture(DuramenError):
 
 
 class QueueEntryGone(DuramenError):
-    """An entry to edit or delete does not exist any more."""
+    """An entry to edit, delete, acknowledge, return or extend does not exist any more."""
 
     id = "queue-entry-gone"
-    safe = "Nothing of the request was done; a retry gives the same answer."
+    safe = (
+        "Nothing of an edit or a deletion was done; `ack`, `nack` and `extend` were executed for all entries that the "
+        "response does not name. A retry gives the same answer."
+    )
     remedy = "Retrieve the queue's current entries, and omit the position that the message names."
 
 

@@ -113,7 +113,7 @@ def parse_lease(text: str) -> Lease:
     if epoch.isascii() and epoch.isdecimal() and number.isascii() and number.isdecimal() and len(text) <= 40:
         return Lease(int(epoch), int(number))
     raise RequestInvalid(
-        f"{text[:40]!r} does not fit: a lease is as the answer to a lease request had it, such as 3.17"
+        f"{text[:40]!r} is not a lease: send the `lease` of the entry as the lease request returned it, such as 3.17"
     )
 
 

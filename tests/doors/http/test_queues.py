@@ -315,3 +315,15 @@ def test_a_full_lease_is_extended_returned_and_acknowledged_in_one_request(
         for _ in range(2):
             queues.ack(leased, request_id="the ack of the test")
         assert queues.stats(name).entries == 0
+
+
+def test_many_requests_wait_and_all_get_what_comes(node: NodeProcess, ask: Ask, path: str) -> None:
+    waiting = [HTTPConnection(node.http, timeout=60) for _ in range(150)]
+    for connection in waiting:
+        connection.request("GET", f"{path}/entries?queue=ann&wait_ms=30000")
+    assert ask("GET", f"{path}/queues")[0] == 200  # those that wait are no obstacle
+    put(ask, path, ("ann", "hello"))
+    for connection in waiting:
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["entries"][0]["value"]) == (200, "hello")
+        connection.close()

@@ -58,6 +58,10 @@ BROKER = _by_name(
             "Names that are allowed in the Host header of HTTP requests, beside the node's addresses and "
             "`localhost`, separated by commas; a name with a port is allowed with that port only. Other names are "
             "refused to prevent DNS rebinding."),
+    Setting("queue.waiting.requests", "integer", 10_000,
+            "The number of requests to light queues that may wait for entries at a time, at each of the HTTP and NATS "
+            "doors; further ones get `node-busy`. Over HTTP each has a connection of its own.",
+            minimum=1, maximum=1_000_000),
     Setting("cluster.listen", "text", "",
             "The address for other nodes of the cluster, HOST:PORT; empty: a standalone node. It is advertised to "
             "them unless `cluster.advertise` is set."),

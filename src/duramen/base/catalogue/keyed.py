@@ -41,6 +41,8 @@ def keyed_problem(values: Mapping[str, Value]) -> str | None:
         return f"{LIVE_TOPIC} needs keyed=true" if values.get(LIVE_TOPIC) else None
     policy = values.get(CLEANUP_POLICY)
     if policy is None or entries(str(policy)) != ["compact"]:
+        if values.get("kind") == "queues":
+            return "kind=queues and keyed=true exclude each other"
         given = "is not set for this stream" if policy is None else f"is {policy or 'empty'}"
         return f"keyed=true needs cleanup.policy=compact, and that {given}"
     if values.get("durability") == "memory":

@@ -81,6 +81,8 @@ def queues_problem(values: Mapping[str, Value]) -> str | None:
         given = values.get(name, value)
         same = entries(str(given)) == [value] if name == "cleanup.policy" else given == value
         if not same:
+            if name == "durability":
+                return f"kind=queues needs {name}={value}, not {given}: operations are answered when they are on disk"
             return (
                 f"kind=queues needs {name}={value}, not {given}: retention.ms, retention.bytes and retention.records"
                 f" say what is kept of each queue, and {LOG_RETENTION_MS} how long operations can be consumed"

@@ -379,9 +379,9 @@ def _stats(space: str, queue: str, format_: str, server: NodeAddress) -> None:
     if format_ == JSON:
         print_json(found)
         return
+    count = "1 entry" if found["entries"] == 1 else f"{found['entries']} entries"
     click.echo(
-        f"Queue {plain(queue)}: {found['entries']} entries ({found['bytes']} bytes), {found['leased']} leased,"
-        f" {found['delayed']} delayed"
+        f"Queue {plain(queue)}: {count} ({found['bytes']} bytes), {found['leased']} leased, {found['delayed']} delayed"
     )
     if found["first"] is not None:
         click.echo(f"  from {found['first']} to {found['last']}")

@@ -46,7 +46,7 @@ class HttpDoor:
             host, port = listener.getsockname()[:2]
             self._hosts.listen(host, port)
             addresses.append(host_port(host, port))
-        self._server = HttpServer(application(self._node, self._hosts, self._room))
+        self._server = HttpServer(application(self._node, self._hosts, self._room), lambda: len(self._node.polls))
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=list(listeners)))
         return addresses[0]
 

@@ -46,8 +46,8 @@ class NatsQueues(NatsRequests):
         operation = OPERATIONS.get(said)
         if operation is None:
             raise RequestInvalid(
-                f"{subject[:200]!r} does not fit: a subject is $DURAMEN.Q.SPACE.OPERATION, and the operations are"
-                f" {', '.join(OPERATIONS)}"
+                f"{subject[:200].decode(errors='replace')} does not fit: a subject is"
+                f" $DURAMEN.Q.SPACE.OPERATION, and the operations are {', '.join(OPERATIONS)}"
             )
         wish = wish_of(payload, operation.wish)
         space = await self._admitted(name, said)

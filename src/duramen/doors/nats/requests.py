@@ -76,7 +76,10 @@ class NatsRequests(ABC):
         try:
             answer = msgspec.json.encode(await self.run(subject, instance, payload))
             if len(answer) > LARGEST_ANSWER_BYTES:
-                raise RequestInvalid(f"the answer has {len(answer)} bytes: request less at a time")
+                raise RequestInvalid(
+                    f"the response has {len(answer)} bytes, and one over NATS has {LARGEST_ANSWER_BYTES} at most:"
+                    " request less at a time, or use HTTP"
+                )
         except PartlyStored as error:
             problem = problem_of(error.error, instance)
             problem.stored = error.stored or msgspec.UNSET

@@ -62,7 +62,6 @@ __all__ = ["OPERATIONS", "QueueOperation", "QueueOperations"]
 _T = TypeVar("_T")
 
 _AT_ONCE: Final = 200  # entries that are worked on before others get their turn: about a millisecond
-_MOST_POLLS: Final = 50  # half of the connections
 _FRAME_BYTES: Final = 100  # of a response, around its entries
 _turns: Final = count()
 
@@ -185,8 +184,9 @@ class QueueOperations:
 
     async def _wait(self, wait_ms: int, begin: Callable[[Callable[[_T], None]], Callable[[], None]]) -> _T:
         """The result of a poll, which ends when its client disconnects. Raises NodeBusy."""
-        if wait_ms and len(self._polls) >= _MOST_POLLS:
-            raise NodeBusy(f"{_MOST_POLLS} requests already wait for entries: retry later, or with wait_ms=0")
+        most = self._broker.settings.integer("queue.waiting.requests")
+        if wait_ms and len(self._polls) >= most:
+            raise NodeBusy(f"{most} requests already wait for entries: retry later, or with wait_ms=0")
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._polls.add(future)
         end = begin(lambda found: None if future.done() else future.set_result(found))

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 import h11
@@ -19,7 +19,7 @@ from duramen.doors.problems import problem_of
 __all__ = ["MOST_CONNECTIONS", "HttpServer"]
 
 MOST_CONNECTIONS: Final = 100
-"""With so many requests under way, others are answered with 503."""
+"""With so many requests in progress that do not wait for something, others are answered with 503."""
 _MOST_IDLE: Final = 900
 """Connections that clients keep for their next request."""
 
@@ -29,9 +29,11 @@ _LARGEST_HEAD_BYTES: Final = 16 * 1024
 class HttpServer(uvicorn.Server):
     """Uvicorn without signal handlers, which the node has, and with a bound on connections."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, waiting: Callable[[], int]) -> None:
+        """`waiting`: the number of requests that wait for something; they have a bound of their own."""
         super().__init__(_configured(self._admit))
         self._app = app
+        self._waiting = waiting
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._has_room():
@@ -42,12 +44,12 @@ class HttpServer(uvicorn.Server):
         await refusal(scope, receive, send)
 
     def _has_room(self) -> bool:
-        connections = self.server_state.connections
-        if len(connections) < MOST_CONNECTIONS:
+        connections, most = self.server_state.connections, MOST_CONNECTIONS + self._waiting()
+        if len(connections) < most:
             return True
-        if len(connections) >= MOST_CONNECTIONS + _MOST_IDLE:
+        if len(connections) >= most + _MOST_IDLE:
             return False
-        return sum(not (isinstance(one, _Protocol) and one.idles) for one in connections) < MOST_CONNECTIONS
+        return sum(not (isinstance(one, _Protocol) and one.idles) for one in connections) < most
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
