@@ -386,13 +386,22 @@ def test_positions_of_other_queues_and_of_no_epoch_are_refused_each_as_what_it_i
     shard.apply(len(shard.log))
     assert isinstance(refusal(shard, b"alice", Position(0, 1)), QueuePositionUnknown)
     assert isinstance(refusal(shard, b"alice", Position(4, 2)), QueuePositionUnknown)
-    for where in (Position(0, 4), Position(9, 1)):
+    for where in (Position(0, 4), Position(9, 1), Position(9, 0)):
         with pytest.raises(QueuePositionUnknown):
             shard.read(b"alice", where)
+    assert len(shard.read(b"alice", Position(0, 0)).entries) == 3
     with pytest.raises(QueuePositionFuture):
         shard.read(b"alice", Position(0, 5))
     assert shard.read(b"alice", Position(0, 3)).entries[0].value == b"d"
     assert shard.read(b"alice", "end").next == Position(4, 4)
+
+
+def test_a_position_of_no_epoch_is_not_taken_for_one_that_was_taken_back() -> None:
+    shard = one_queue(3)
+    assert shard.submit(Replace(ALICE, Position(0, 1), [], "Ann", "")) is None
+    shard.apply(len(shard.log))
+    assert isinstance(refusal(shard, b"alice", Position(0, 1)), QueueHistoryRewritten)
+    assert isinstance(refusal(shard, b"alice", Position(99, 1)), QueuePositionUnknown)
 
 
 def test_history_keeps_the_newest_hundred_ranges() -> None:

@@ -239,8 +239,8 @@ def _check(rows: StateRows, position: Position) -> None:
     text, (_, end) = position_text(position), position_of(rows)
     if position.offset > end:
         raise QueuePositionFuture(f"the position {text} is not there yet: the queue's shard ends at offset {end}")
-    before = position.offset - 1
-    if position.offset and not any(epoch_of(rows, one, position.leader_epoch) for one in (before, before + 1)):
+    near = [offset for offset in (position.offset - 1, position.offset) if offset >= 0]
+    if position != FIRST and not any(epoch_of(rows, offset, position.leader_epoch) for offset in near):
         raise QueuePositionUnknown(
             f"the position {text} is of a leader epoch in which there was nothing at this offset: what was there is"
             " lost, or it is no position of this space"
@@ -287,11 +287,11 @@ class EntryFinder:
             raise QueuePositionFuture(
                 f"the position {text} is not there yet: the queue's shard ends at offset {self._end}"
             )
-        _check_not_taken_back(self._state, position)
         run = None if self._state.done_with(offset) else self._run_of(offset)
         epoch = position.leader_epoch
         if not (epoch_of(self._rows, offset, epoch) if run is None else run.leader_epoch == epoch):
             raise QueuePositionUnknown(f"the position {text} is of no entry: its offset is of another leader epoch")
+        _check_not_taken_back(self._state, position)
         if run is None:
             raise QueueEntryGone(f"there is no entry at {text} any more, or there was none in this queue")
         place = bisect_left(run.offsets, offset)

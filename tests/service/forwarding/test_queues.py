@@ -28,7 +28,7 @@ from duramen.queues.runs import Run
 from duramen.service.forwarding.exports import ExportedShard, RunsRange
 from duramen.service.led_queues import LedQueues, Refused
 from duramen.service.queue_leases import LeasePoll, LeaseRequest
-from duramen.service.queues import Enqueued, QueueRequests, Read, ReadLimits, queue_of, space_of
+from duramen.service.queues import Enqueued, QueueRequests, Read, ReadLimits, queue_of, request_of, space_of
 from duramen.sim.broker import CallbackResult
 
 SPACE = "mail"
@@ -204,6 +204,35 @@ def test_an_ack_with_a_lease_of_an_earlier_leader_counts() -> None:
     assert list(map(type, world.settle_leases(1, leased[1:], release_ms=0).values())) == [QueueLeaseExpired]
     (left,) = world.lease(1, [queue])
     assert left.entry.value == b"y"
+
+
+def test_a_request_with_an_id_is_made_once_whoever_leads_by_then() -> None:
+    world = Queues()
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)
+
+    def put(node_id: int) -> Any:
+        space = world.space(node_id)
+        entries, request = [(queue, NewEntry(b"x")), (queue, NewEntry(b"y"))], request_of(space, "once")
+        return world.answer(lambda done: world.requests(node_id).enqueue(space, entries, done, request)).positions
+
+    def ack(node_id: int) -> Refused:
+        refused: Refused = world.answer(
+            lambda done: world.led(node_id).acknowledge(
+                world.space(node_id), entries, done, request_of(world.space(node_id), "ack")
+            )
+        )
+        return refused
+
+    before, [leased, _] = put(1), world.lease(1, [queue])
+    entries = [(queue, LeasedEntry(leased.entry.position, leased.lease))]
+    assert ack(2) == {}
+    for leader in (2, 3, 1):
+        world.elect(world.place(SPACE, 0), leader)
+        world.advance(1000)
+        for node_id in NODES:
+            assert put(node_id) == before
+            assert ack(node_id) == {}
+    assert world.count(1, queue)[0].entries == 1
 
 
 def test_what_one_leader_has_trimmed_comes_back_at_no_other() -> None:
