@@ -26,12 +26,12 @@ from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.partitioner import partition_of
+from duramen.codec.sequences import SEQUENCES
 
 __all__ = ["OpenTransaction", "Producer"]
 
 _REQUESTS_AHEAD: Final = 5  # the broker remembers the last five batches of a producer and partition
 _MAYBE_STORED: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-_SEQUENCES: Final = 1 << 31
 _BATCH_BYTES: Final = 512 * 1024
 
 
@@ -176,7 +176,7 @@ class Producer:
     def _next(self, at: TopicPartition, count: int) -> int:
         """The sequence of the next `count` records."""
         sequence = self._sequences.get(at, 0)
-        self._sequences[at] = (sequence + count) % _SEQUENCES
+        self._sequences[at] = (sequence + count) % SEQUENCES
         return sequence
 
     def _close_batch(self, at: TopicPartition) -> None:

@@ -21,6 +21,7 @@ from duramen.base.errors import (
     StorageFailed,
 )
 from duramen.codec.batch import Header
+from duramen.codec.sequences import SEQUENCES, is_before
 
 __all__ = ["MOST_PRODUCERS", "TopicProducers"]
 
@@ -28,7 +29,6 @@ MOST_PRODUCERS: Final = 20_000
 """The number of known pairs of producer and topic."""
 
 _KEPT_BATCHES: Final = 5  # as many as a producer may have in progress
-_SEQUENCES: Final = 1 << 31
 _UNKNOWN: Final = (
     NodeStopping, NotCoordinator, NotEnoughReplicasAfterAppend, NotLeader, OutcomeUnknown, RequestTimedOut,
     StorageFailed,
@@ -105,7 +105,7 @@ class TopicProducers:
                     done(sent.offset, None)
                 return
         if head.base_sequence != producer.next:
-            if producer.refused is not None and _follows(head.base_sequence, producer.next):
+            if producer.refused is not None and is_before(producer.next, head.base_sequence):
                 done(-1, producer.refused)  # the producer resends both, in order
                 return
             done(-1, OutOfOrderSequence(f"the sequence {head.base_sequence} came where {producer.next} was to follow"))
@@ -113,7 +113,7 @@ class TopicProducers:
         producer.refused = None
         taken = _Sent(head.base_sequence, head.records)
         producer.sent.append(taken)
-        ends = {sent.first: (sent.first + sent.count) % _SEQUENCES for sent in producer.sent}
+        ends = {sent.first: (sent.first + sent.count) % SEQUENCES for sent in producer.sent}
         while producer.next in ends:
             producer.next = ends.pop(producer.next)
         store(partial(self._stored, key, producer, taken, done))
@@ -130,12 +130,7 @@ class TopicProducers:
         elif error is not None:
             if sent in producer.sent:
                 producer.sent.remove(sent)
-            if _follows(producer.next, sent.first):
+            if not is_before(producer.next, sent.first):
                 producer.next, producer.refused = sent.first, error
         for one in (done, *sent.waiting):
             one(offset, error)
-
-
-def _follows(sequence: int, other: int) -> bool:
-    """Whether a sequence comes after another one, or is the same."""
-    return (sequence - other) % _SEQUENCES < _SEQUENCES // 2

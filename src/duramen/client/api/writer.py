@@ -4,7 +4,6 @@ Blocking; used by one thread at a time.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid, StreamNotFound
 from duramen.client.api.arguments import refused, text
@@ -16,10 +15,10 @@ from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.client.producer import Producer
 from duramen.codec.compression import CODECS
+from duramen.codec.sequences import SEQUENCES
 
 __all__ = ["ProduceJob", "RecordWriter", "codec_of"]
 
-_SEQUENCES: Final = 1 << 31
 _Slot = tuple["ProduceJob", int]
 
 
@@ -166,7 +165,7 @@ class RecordWriter:
             partitions_of(topic, partition)
 
     def _of(self, stretch: Stretch) -> list[_Slot]:
-        start = (stretch.sequence - self._starts[stretch.at]) % _SEQUENCES
+        start = (stretch.sequence - self._starts[stretch.at]) % SEQUENCES
         return self._slots[stretch.at][start : start + stretch.records]
 
     def _stored(self, stretch: Stretch, base_offset: int) -> None:

@@ -14,6 +14,7 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header
+from duramen.codec.sequences import is_before
 
 __all__ = ["NEW_LEADER_MS", "REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
 
@@ -22,7 +23,6 @@ NEW_LEADER_MS: Final = 10_000
 """The period in which a new leader takes a gap for batches that the previous leader refused and that are resent."""
 
 _MOST: Final = 50_000  # the producers with the newest refused batches; about 15 MB
-_SEQUENCES: Final = 1 << 31
 
 SENT_AGAIN: Final[tuple[type[DuramenError], ...]] = (
     errors.BatchCorrupt, errors.ConcurrentTransactions, errors.CoordinatorLoading, errors.FencedLeaderEpoch,
@@ -61,7 +61,7 @@ class Refusals:
             return
         key = place, head.producer_id
         known = self._refused.pop(key, None)
-        if known is not None and known.epoch == head.producer_epoch and not _is_before(sequence, known.sequence):
+        if known is not None and known.epoch == head.producer_epoch and not is_before(sequence, known.sequence):
             sequence = known.sequence
         why = next((kind for kind in _SAID_AGAIN if isinstance(error, kind)), errors.NotLeader)
         self._refused[key] = _Refused(head.producer_epoch, sequence, now_ms + REMEMBERED_MS, why)
@@ -80,7 +80,7 @@ class Refusals:
         if found is None or found.epoch != head.producer_epoch or head.base_sequence < 0:
             return
         late = found.until_ms <= self._clock.monotonic_ms()
-        if not late and _is_before(found.sequence, head.base_sequence):
+        if not late and is_before(found.sequence, head.base_sequence):
             raise found.error(
                 f"producer {head.producer_id} writes sequence {head.base_sequence}, but {found.sequence} was refused"
                 " and must be sent again first"
@@ -92,9 +92,5 @@ class Refusals:
         found = self._refused.get(key)
         if found is None or found.epoch > head.producer_epoch:
             return
-        if found.epoch < head.producer_epoch or not _is_before(head.base_sequence, found.sequence):
+        if found.epoch < head.producer_epoch or not is_before(head.base_sequence, found.sequence):
             del self._refused[key]
-
-
-def _is_before(sequence: int, other: int) -> bool:
-    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
