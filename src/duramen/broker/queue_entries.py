@@ -5,7 +5,7 @@ from typing import Final
 from duramen.base.errors import BatchInvalid
 from duramen.codec.batch import DecodedRecord, records
 from duramen.codec.partitioner import partition_of
-from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX
+from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, reserved_header
 from duramen.queues.names import name_problem
 from duramen.queues.splitting import newest_entry
 
@@ -56,8 +56,4 @@ def _problem(key: bytes | None, shard: int, shards: int) -> str:
 
 
 def _reserved(record: DecodedRecord, *, owned: bool) -> str:
-    allowed = (KEY_HEADER, OWNER_HEADER) if owned else (KEY_HEADER,)
-    reserved = (name for name, _ in record.headers if name.startswith(RESERVED_PREFIX) and name not in allowed)
-    name = next(reserved, None)
-    said = "" if name is None else name[:40].decode(errors="replace")
-    return f"the header {said} is reserved for operations on queues" if said else ""
+    return reserved_header(record.headers, (KEY_HEADER, OWNER_HEADER) if owned else (KEY_HEADER,))

@@ -5,12 +5,13 @@ A record's key is the queue's name. The header `duramen-queue-key` is the entry'
 """
 
 import re
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt
 from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
-from duramen.codec.batch import LARGEST_BASE_OFFSET, batches, encode_record, records, seal
+from duramen.codec.batch import LARGEST_BASE_OFFSET, Headers, batches, encode_record, records, seal
 
 __all__ = [
     "KEY_HEADER",
@@ -27,6 +28,7 @@ __all__ = [
     "entry_fields",
     "plain_encode_entries",
     "plain_entry_fields",
+    "reserved_header",
 ]
 
 RESERVED_PREFIX: Final = b"duramen-queue-"
@@ -44,6 +46,14 @@ NEXT_HEADER: Final = "Duramen-Next"
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,100}")
 _NO_TIME: Final = -(1 << 63)
 _INT64_MAX: Final = (1 << 63) - 1
+
+
+def reserved_header(headers: Headers, allowed: Collection[bytes] = ()) -> str:
+    """The problem of a header that is reserved for operations, and not `allowed`; empty without one."""
+    for name, _ in headers:
+        if name.startswith(RESERVED_PREFIX) and name not in allowed:
+            return f"the header {name[:40].decode(errors='replace')} is reserved for operations on queues"
+    return ""
 
 
 class EntryFields(NamedTuple):

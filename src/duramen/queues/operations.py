@@ -35,7 +35,7 @@ from typing import Final, Literal, NamedTuple
 from duramen.base.errors import BatchInvalid, RequestInvalid
 from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord
-from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX
+from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX, reserved_header
 from duramen.queues.owners import OwnRetention
 from duramen.queues.positions import parse_position, position_text
 
@@ -204,13 +204,9 @@ def entry_times(record: DecodedRecord) -> tuple[int, int]:
 def check_headers(entries: Iterable[NewEntry]) -> None:
     """Raise BatchInvalid if an entry has a header that is reserved for operations."""
     for entry in entries:
-        for name, _ in entry.headers:
-            if name.startswith(RESERVED_PREFIX):
-                said = name[:40].decode(errors="replace")
-                raise BatchInvalid(
-                    f"the header {said} is reserved for operations on queues: entries have no headers that begin with"
-                    f" {RESERVED_PREFIX.decode()}"
-                )
+        problem = reserved_header(entry.headers)
+        if problem:
+            raise BatchInvalid(f"{problem}: entries have no headers that begin with {RESERVED_PREFIX.decode()}")
 
 
 def entry_record(queue: bytes, entry: NewEntry, now_ms: int) -> BatchInput:
