@@ -434,7 +434,7 @@ class Partition:
         )
 
     def when_replicated(self, base_offset: int, done: AppendDone) -> None:
-        """As of `append`, for a batch that is in the log."""
+        """Call `done` as `append` does, for a batch that is in the log already."""
         try:
             stored = done if self.role is None else self.role.accept(done, all_replicas=True)
         except DuramenError as error:

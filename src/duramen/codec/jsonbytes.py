@@ -38,7 +38,7 @@ def json_of(data: bytes | None) -> JsonBytes:
 
 
 def json_size(data: bytes | None) -> int:
-    """At most as many bytes does `json_of` take as JSON."""
+    """An upper bound of the bytes that `json_of(data)` has as JSON."""
     if data is None:
         return len("null")
     if not data.isascii():

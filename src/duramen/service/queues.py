@@ -458,7 +458,7 @@ class _Poll:
     def _query(
         self, number: int, queue: bytes, where: Where, shard: QueueShard, rows: StateRows
     ) -> Retrieved | RetrievedBatches:
-        """What is there, within what other queues have left; queues for which nothing is left are read later."""
+        """A queue's entries within what is left of the limits; without any left, only the position to read from."""
         hashed, full = self._hash(queue), self._left_bytes <= 0 or self._left_entries <= 0
         now_ms, delayed, limit = self._broker.now_ms(), self._limits.delayed, 0 if full else self._left_entries
         if self._batches:

@@ -46,7 +46,7 @@ from duramen.service.authorize import Operation
 __all__ = ["ROUTES"]
 
 
-_LEASED_BODY_BYTES: Final = MOST_ENTRIES * 512  # of a request about as many leased entries as one lease may have
+_LEASED_BODY_BYTES: Final = MOST_ENTRIES * 512  # a request may have all entries of one lease
 
 
 def _operations(call: Call) -> QueueOperations:

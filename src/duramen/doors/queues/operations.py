@@ -226,7 +226,7 @@ class QueueOperations:
         return QueuesFound(answers)
 
     def _cut(self, answers: list[QueueFound], reads: Sequence[QueueRead], most: int) -> None:
-        """Leave out entries for which a response has no room: they are read later. A too large one is a problem."""
+        """Leave out entries that do not fit into the response: they are read later. One too large gets a problem."""
         entries = [one.entries for one in answers]
         for one in answers:
             one.entries = []

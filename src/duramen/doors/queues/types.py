@@ -61,7 +61,7 @@ _Bytes = Annotated[
     Meta(
         ge=1,
         le=LARGEST_PAGE_BYTES,
-        description="The most bytes of entries of one answer; the first may be larger",
+        description="The most bytes of entries in a response; the first entry may be larger",
     ),
 ]
 _Start = Annotated[str, Meta(description="Where to begin: a position from a response, `start` or `end`")]
@@ -157,7 +157,7 @@ class QueueRead(msgspec.Struct, forbid_unknown_fields=True):
 class QueuesRead(msgspec.Struct, forbid_unknown_fields=True):
     """Queues to read together; `limit` and `max_bytes` apply to all of them together.
 
-    A queue for which nothing is left has no entries, and a `next` at which it is read later.
+    Once a limit is reached, the other queues have no entries, and `next` is the position to read them from.
     """
 
     queues: Annotated[list[QueueRead], Meta(min_length=1, max_length=MOST_QUEUES)]

@@ -52,7 +52,7 @@ _ANSWERS: Final[Mapping[type[Any], Any]] = {
 
 
 def named(wish: Any) -> bytes:
-    """A command or a query with the name of its kind, without last fields at their defaults: older nodes know fewer."""
+    """A command or a query with the name of its kind. Last fields at their defaults are left out for older nodes."""
     fields, defaults = list(wish), list(type(wish)._field_defaults.values())
     while defaults and fields[-1] == defaults.pop():
         fields.pop()
