@@ -18,6 +18,7 @@ pub mod keys;
 pub mod latest;
 pub mod lz4;
 pub mod names;
+pub mod operations;
 pub mod portions;
 pub mod prefetch;
 pub mod produce;

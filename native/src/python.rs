@@ -151,13 +151,16 @@ mod duramen_native {
     #[pymodule_export]
     use crate::requests::read_produce;
     #[pymodule_export]
-    use crate::shards::{encode_entries, entry_fields, newest_entry, run_records, split_runs, split_shards};
+    use crate::shards::{
+        edited_run, encode_entries, encode_records, entry_fields, newest_entry, run_records, split_changes, split_runs,
+        split_shards,
+    };
     #[pymodule_export]
     use crate::views::{apply_, copy_, enter_, extract_, gather_, order_, shown_fields, visible_};
 
     /// Which signatures the functions have: `duramen.base.native` takes only the one it knows.
     #[pymodule_export]
-    const INTERFACE: u32 = 11;
+    const INTERFACE: u32 = 12;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

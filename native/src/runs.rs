@@ -11,16 +11,18 @@ use crate::records::{Field, Records, damage};
 use crate::refused::{Refused, corrupt};
 use crate::varint;
 
-const RUN_BYTES: usize = 16;
-const BODY_BYTES: usize = 9;
+pub(crate) const RUN_BYTES: usize = 16;
+pub(crate) const BODY_BYTES: usize = 9;
 const LONGEST_NAME_BYTES: usize = 255;
 /// What an entry counts beside its key, value and headers: as `duramen.queues.reading` has it.
 const OVERHEAD: usize = 64;
 const EPOCH: std::ops::Range<usize> = 12..16;
-const VALUE: u8 = 1;
-const KEY: u8 = 2;
-const HEADERS: u8 = 4;
-const VERSION: u8 = 8;
+pub(crate) const VALUE: u8 = 1;
+pub(crate) const KEY: u8 = 2;
+pub(crate) const HEADERS: u8 = 4;
+pub(crate) const VERSION: u8 = 8;
+pub(crate) const VISIBLE: u8 = 16;
+pub(crate) const EXPIRES: u8 = 32;
 const RESERVED_PREFIX: &[u8] = b"duramen-queue-";
 const KEY_HEADER: &[u8] = b"duramen-queue-key";
 const VERSION_HEADER: &[u8] = b"duramen-queue-version";
@@ -29,7 +31,7 @@ const VERSION_HEADER: &[u8] = b"duramen-queue-version";
 pub type NamedRun = (Vec<u8>, i64, Vec<u8>);
 
 /// Whether a queue can be called that.
-fn is_name(name: &[u8]) -> bool {
+pub(crate) fn is_name(name: &[u8]) -> bool {
     (1..=LONGEST_NAME_BYTES).contains(&name.len()) && std::str::from_utf8(name).is_ok()
 }
 
@@ -66,7 +68,7 @@ fn plain_records(head: &Header, body: &[u8], out: &mut Vec<Plain>) -> Result<boo
     }
 }
 
-fn bytes_of(body: &[u8], field: Field) -> &[u8] {
+pub(crate) fn bytes_of(body: &[u8], field: Field) -> &[u8] {
     &body[field.at..field.at + field.size.max(0) as usize]
 }
 
@@ -127,14 +129,14 @@ impl Building {
     }
 }
 
-fn epoch_of(batch: &[u8]) -> i32 {
+pub(crate) fn epoch_of(batch: &[u8]) -> i32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&batch[EPOCH]);
     i32::from_be_bytes(bytes)
 }
 
 /// The body of a whole sound batch with records; None where it is something else.
-fn sound<'a>(batch: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Option<(Header, &'a [u8])>, Refused> {
+pub(crate) fn sound<'a>(batch: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<Option<(Header, &'a [u8])>, Refused> {
     let Ok(Some((head, whole))) = batches::next(batch, 0) else {
         return Ok(None);
     };
@@ -340,18 +342,18 @@ pub struct Made {
     pub more: bool,
 }
 
-fn number<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N], Refused> {
+pub(crate) fn number<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N], Refused> {
     match data.get(at..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => Ok(*bytes),
         None => corrupt("a run of entries is cut off"),
     }
 }
 
-fn u32_at(data: &[u8], at: usize) -> Result<usize, Refused> {
+pub(crate) fn u32_at(data: &[u8], at: usize) -> Result<usize, Refused> {
     Ok(u32::from_le_bytes(number(data, at)?) as usize)
 }
 
-fn piece(data: &[u8], at: usize, size: usize) -> Result<&[u8], Refused> {
+pub(crate) fn piece(data: &[u8], at: usize, size: usize) -> Result<&[u8], Refused> {
     match at.checked_add(size).and_then(|end| data.get(at..end)) {
         Some(piece) => Ok(piece),
         None => corrupt("an entry of a run is cut off"),
@@ -439,7 +441,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+pub(crate) fn field(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => {
             varint::write(out, bytes.len() as i64);
@@ -514,6 +516,55 @@ fn seal(batch: &mut [u8], base_offset: i64, epoch: i32, last: i32, base_ms: i64,
     batch[17..21].copy_from_slice(&crc.to_be_bytes());
 }
 
+/// Records of any times, as the body of a batch.
+#[derive(Default)]
+pub struct Body {
+    bytes: Vec<u8>,
+    record: Vec<u8>,
+    count: i64,
+    times: Option<(i64, i64)>,
+}
+
+impl Body {
+    /// One record more; false where it is too far in time from the first.
+    pub fn put(
+        &mut self,
+        timestamp_ms: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Result<bool, Refused> {
+        let (first_ms, newest_ms) = self.times.unwrap_or((timestamp_ms, timestamp_ms));
+        let Some(delta) = timestamp_ms.checked_sub(first_ms) else { return Ok(false) };
+        self.times = Some((first_ms, newest_ms.max(timestamp_ms)));
+        self.record.clear();
+        let size = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        let pairs: usize = headers.iter().map(|(name, value)| 20 + name.len() + size(*value)).sum();
+        self.record.try_reserve(60 + size(key) + size(value) + pairs)?;
+        self.record.push(0);
+        varint::write(&mut self.record, delta);
+        varint::write(&mut self.record, self.count);
+        field(&mut self.record, key);
+        field(&mut self.record, value);
+        varint::write(&mut self.record, headers.len() as i64);
+        for (name, value) in headers {
+            field(&mut self.record, Some(name));
+            field(&mut self.record, *value);
+        }
+        self.bytes.try_reserve(self.record.len() + 10)?;
+        varint::write(&mut self.bytes, self.record.len() as i64);
+        self.bytes.extend_from_slice(&self.record);
+        self.count += 1;
+        Ok(true)
+    }
+
+    /// The body, the timestamp of the first record, and the largest; -1 where there is none.
+    pub fn finish(self) -> (Vec<u8>, i64, i64) {
+        let (first_ms, newest_ms) = self.times.unwrap_or((-1, -1));
+        (self.bytes, first_ms, newest_ms)
+    }
+}
+
 /// Entries as a producer's batch, all of one time.
 pub struct Batch {
     bytes: Vec<u8>,
@@ -574,7 +625,7 @@ pub struct Found<'a> {
     pub headers: Vec<(&'a [u8], Option<&'a [u8]>)>,
 }
 
-fn option(body: &[u8], field: Field) -> Option<&[u8]> {
+pub(crate) fn option(body: &[u8], field: Field) -> Option<&[u8]> {
     (field.size >= 0).then(|| bytes_of(body, field))
 }
 

@@ -1,9 +1,13 @@
-//! Runs of light queues, for Python.
+//! Runs of light queues and operations on their entries, for Python.
 
+use std::collections::HashMap;
+
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::buffers::{Bytes, apart};
+use crate::operations::{self, Edit, Kind};
 use crate::runs;
 
 type Records<'py> = (Bound<'py, PyBytes>, usize, usize, i64, bool);
@@ -128,4 +132,116 @@ pub fn encode_entries<'py>(
         }
     }
     Ok(Some(PyBytes::new(py, &batch.finish(now_ms))))
+}
+
+/// How many of the batches from `position` on are operations on single entries of one leader epoch, and these: the
+/// queue, what is done, the offset of the entry, that of the operation, and its value.
+#[pyfunction]
+pub fn split_changes<'py>(
+    py: Python<'py>,
+    batches: Vec<Bound<'py, PyAny>>,
+    position: usize,
+    first: i64,
+) -> PyResult<(usize, Bound<'py, PyList>)> {
+    let all = batches.iter().skip(position).map(Bytes::of).collect::<PyResult<Vec<_>>>()?;
+    let slices: Vec<&[u8]> = all.iter().map(Bytes::get).collect();
+    let found = PyList::empty(py);
+    let mut latest = PyBytes::new(py, b"");
+    let taken = operations::split::<PyErr>(&slices, first, |change| {
+        if latest.as_bytes() != change.name {
+            latest = PyBytes::new(py, change.name);
+        }
+        let kind = match change.kind {
+            Kind::Edit => intern!(py, "edit"),
+            Kind::Delete => intern!(py, "delete"),
+            Kind::Ack => intern!(py, "ack"),
+        };
+        let value = change.value.map(|value| PyBytes::new(py, value));
+        found.append((&latest, kind, change.at, change.offset, value))
+    })?;
+    Ok((taken, found))
+}
+
+/// A run with the results of operations, each a version, whether the entry is deleted, and the value, by the offsets of
+/// entries; None where an entry has what is not known here.
+#[pyfunction]
+pub fn edited_run<'py>(
+    py: Python<'py>,
+    run: &Bound<'py, PyBytes>,
+    overlays: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let mut values = Vec::with_capacity(overlays.len());
+    for (offset, overlay) in overlays {
+        let (version, deleted, value): (u64, bool, Option<Bound<'py, PyBytes>>) = overlay.extract()?;
+        values.push((offset.extract::<i64>()?, version, deleted, value));
+    }
+    let edits: HashMap<_, _> = values
+        .iter()
+        .map(|(offset, version, deleted, value)| match deleted {
+            true => (*offset, Edit::Deleted),
+            false => (*offset, Edit::Changed(*version, value.as_ref().map(|value| value.as_bytes()))),
+        })
+        .collect();
+    Ok(operations::edited(run.as_bytes(), &edits)?.map(|run| PyBytes::new(py, &run)))
+}
+
+/// Records, each a timestamp in ms, a key, a value and headers, as the body of a batch, with the first timestamp and the
+/// largest; None where one is not of these types, or too far from the first.
+#[pyfunction]
+pub fn encode_records<'py>(
+    py: Python<'py>,
+    new: &Bound<'py, PyList>,
+) -> PyResult<Option<(Bound<'py, PyBytes>, i64, i64)>> {
+    let mut body = runs::Body::default();
+    for record in new {
+        let Ok(fields) = record.cast_into::<PyTuple>() else { return Ok(None) };
+        if fields.len() != 4 {
+            return Ok(None);
+        }
+        let (key, value) = (fields.get_item(1)?, fields.get_item(2)?);
+        let (Ok(timestamp_ms), Some(key), Some(value)) =
+            (fields.get_item(0)?.extract::<i64>(), optional_bytes(&key), optional_bytes(&value))
+        else {
+            return Ok(None);
+        };
+        let given = fields.get_item(3)?;
+        let Some(pairs) = header_pairs(&given)? else { return Ok(None) };
+        let mut headers = Vec::with_capacity(pairs.len());
+        for (name, value) in &pairs {
+            let (Ok(name), Some(value)) = (name.cast::<PyBytes>(), optional_bytes(value)) else { return Ok(None) };
+            headers.push((name.as_bytes(), value));
+        }
+        if !body.put(timestamp_ms, key, value, &headers)? {
+            return Ok(None);
+        }
+    }
+    let (bytes, first_ms, newest_ms) = body.finish();
+    Ok(Some((PyBytes::new(py, &bytes), first_ms, newest_ms)))
+}
+
+/// Bytes, or none; None where it is something else.
+fn optional_bytes<'a>(value: &'a Bound<'_, PyAny>) -> Option<Option<&'a [u8]>> {
+    if value.is_none() {
+        return Some(None);
+    }
+    value.cast::<PyBytes>().ok().map(|bytes| Some(bytes.as_bytes()))
+}
+
+type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// The names and values of headers; None where they are not in a tuple or a list of pairs.
+fn header_pairs<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Pair<'py>>>> {
+    let items: Vec<Bound<'py, PyAny>> = if let Ok(tuple) = given.cast::<PyTuple>() {
+        tuple.iter().collect()
+    } else if let Ok(list) = given.cast::<PyList>() {
+        list.iter().collect()
+    } else {
+        return Ok(None);
+    };
+    let mut pairs = Vec::with_capacity(items.len());
+    for item in items {
+        let Some(pair) = item.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2) else { return Ok(None) };
+        pairs.push((pair.get_item(0)?, pair.get_item(1)?));
+    }
+    Ok(Some(pairs))
 }

@@ -20,6 +20,8 @@ from duramen.codec.batch import (
     DecodedRecord,
     check,
     encode,
+    encode_records,
+    plain_encode_records,
     records,
 )
 from duramen.codec.compression import CODECS
@@ -94,6 +96,16 @@ def _built_by(library: Any, new: list[BatchInput], codec: int, producer: tuple[i
         headers = [(name.decode(), value) for name, value in record.headers]
         builder.append(offset, timestamp=record.timestamp, key=record.key, value=record.value, headers=headers)
     return bytes(builder.build())
+
+
+ODD_VALUES = st.none() | st.binary(max_size=200) | st.binary(max_size=3).map(bytearray)
+ANY_TIMES = st.integers(0, 1 << 45) | st.integers(-(1 << 63), (1 << 63) - 1)
+ANY_HEADERS = HEADERS | HEADERS.map(tuple)
+
+
+@given(st.lists(st.builds(BatchInput, ANY_TIMES, ODD_VALUES, ODD_VALUES, ANY_HEADERS), max_size=20))
+def test_the_native_package_encodes_the_same_records(new: list[BatchInput]) -> None:
+    assert encode_records(new) == plain_encode_records(new)
 
 
 # kafka-python compresses with the standard library only.

@@ -1,6 +1,6 @@
 """Queues of a shard beside a model, a dict of lists: operations in any order, steps of any size, restarts anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -217,8 +217,18 @@ class Shard:
 
 
 def refusal(shard: Shard, name: bytes, at: Position) -> DuramenError | None:
+    """Why there is no entry at a position: alone, and together with others that are there."""
+    finder, live = EntryFinder(shard.rows, HASH(name), shard.now_ms), shard.model.queues[name]
+    live = live[:: 1 + len(live) // 10]
+    found = raised(lambda: finder.find(at))
+    together = raised(lambda: finder.check([*((one.at, one.version) for one in live), (at, None)]))
+    assert str(together) == str(found)
+    return found
+
+
+def raised(work: Callable[[], object]) -> DuramenError | None:
     try:
-        EntryFinder(shard.rows, HASH(name), shard.now_ms).find(at)
+        work()
     except DuramenError as error:
         return error
     return None

@@ -5,7 +5,7 @@ from typing import Final
 
 __all__ = ["is_installed"]
 
-_INTERFACE: Final = 11
+_INTERFACE: Final = 12
 """Which signatures we know: a package of another version is none."""
 
 

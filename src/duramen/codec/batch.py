@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt, BatchInvalid
+from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.codec.compression import CODECS, compress, decompress
 from duramen.codec.crc import crc32c
@@ -51,9 +52,11 @@ __all__ = [
     "checked_body",
     "encode",
     "encode_record",
+    "encode_records",
     "first_timestamp",
     "header",
     "near",
+    "plain_encode_records",
     "recompress",
     "records",
     "seal",
@@ -388,6 +391,27 @@ def encode_record(
     return encode_varint(len(body)) + body
 
 
+def encode_records(new: list[BatchInput]) -> tuple[bytes, int, int]:
+    """The records of a batch joined, the timestamp of the first, and the largest; without records -1."""
+    if is_installed():
+        import duramen_native
+
+        made = duramen_native.encode_records(new)
+        if made is not None:
+            return made
+    return plain_encode_records(new)
+
+
+def plain_encode_records(new: Sequence[BatchInput]) -> tuple[bytes, int, int]:
+    """`encode_records` in plain Python."""
+    base_timestamp = new[0].timestamp if new else -1
+    parts = [
+        encode_record(record.timestamp - base_timestamp, index, record.key, record.value, record.headers)
+        for index, record in enumerate(new)
+    ]
+    return b"".join(parts), base_timestamp, max((record.timestamp for record in new), default=-1)
+
+
 def seal(
     encoded: bytes,
     count: int,
@@ -433,16 +457,11 @@ def encode(
     base_sequence: int = -1,
 ) -> bytearray:
     """A batch of `new` records, of which there is at least one."""
-    parts: list[bytes] = []
-    base_timestamp = max_timestamp = -1
-    for index, record in enumerate(new):
-        if index == 0:
-            base_timestamp = max_timestamp = record.timestamp
-        max_timestamp = max(max_timestamp, record.timestamp)
-        parts.append(encode_record(record.timestamp - base_timestamp, index, record.key, record.value, record.headers))
+    found = new if isinstance(new, list) else list(new)
+    body, base_timestamp, max_timestamp = encode_records(found)
     return seal(
-        b"".join(parts),
-        len(parts),
+        body,
+        len(found),
         base_timestamp,
         max_timestamp,
         base_offset=base_offset,

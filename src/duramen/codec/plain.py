@@ -4,6 +4,7 @@
 of thousands of them. Most producers write batches of keys and values.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt
@@ -17,6 +18,7 @@ from duramen.codec.batch import (
     HEADER_BYTES,
     LARGEST_BASE_OFFSET,
     MAX_DECOMPRESSED_BYTES,
+    DecodedRecord,
     header,
     records,
 )
@@ -29,6 +31,7 @@ __all__ = [
     "newest_keyed",
     "plain_entries",
     "plain_newest_keyed",
+    "plain_records",
     "plain_values",
 ]
 
@@ -110,23 +113,43 @@ def plain_entries(
     batch: Buffer, *, verify: bool, limit_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> list[KeyedRecord] | None:
     """As `keyed_records`, of compressed batches too; None also for a control batch."""
-    try:
-        head = header(batch)
-        if head.size != len(batch) or head.attributes & CONTROL:
-            return None
-        if head.records < 0 or not 0 <= head.base_offset < LARGEST_BASE_OFFSET:
-            return None
+    if _is_ordinary(batch):
         found = keyed_records(batch, verify=verify)
         if found is not None:
             return found
-        rows = list[KeyedRecord]()
-        for record in records(batch, verify=verify, limit_bytes=limit_bytes):
-            if record.key is None or record.headers or record.timestamp == _NO_TIME:
-                return None
-            rows.append((record.offset, record.timestamp, record.key, record.value))
-    except BatchCorrupt:
-        return None
+    rows = list[KeyedRecord]()
+    for record in plain_records(batch, verify=verify, limit_bytes=limit_bytes):
+        if record is None or record.key is None or record.headers:
+            return None
+        rows.append((record.offset, record.timestamp, record.key, record.value))
     return rows
+
+
+def plain_records(
+    batch: Buffer, *, verify: bool = True, limit_bytes: int = MAX_DECOMPRESSED_BYTES
+) -> Iterator[DecodedRecord | None]:
+    """The records of a whole batch; None, and nothing after it, where it is not sound, or a control batch."""
+    try:
+        if not _is_ordinary(batch):
+            yield None
+            return
+        for record in records(batch, verify=verify, limit_bytes=limit_bytes):
+            if record.timestamp == _NO_TIME:
+                yield None
+                return
+            yield record
+    except BatchCorrupt:
+        yield None
+
+
+def _is_ordinary(batch: Buffer) -> bool:
+    """Whether a header is that of a whole batch of records, as far as it can tell."""
+    try:
+        head = header(batch)
+    except BatchCorrupt:
+        return False
+    in_range = head.records >= 0 and 0 <= head.base_offset < LARGEST_BASE_OFFSET
+    return in_range and head.size == len(batch) and not head.attributes & CONTROL
 
 
 def newest_keyed(batch: Buffer, limit_bytes: int) -> int | None:

@@ -13,7 +13,15 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord, header, records
 from duramen.queues.acknowledged import acknowledge, drop_runs, remove_rows
 from duramen.queues.names import HashName, name_problem
-from duramen.queues.operations import Operation, entry_owner, entry_parts, entry_times, operation_of, request_of
+from duramen.queues.operations import (
+    ChangeKind,
+    Operation,
+    entry_owner,
+    entry_parts,
+    entry_times,
+    operation_of,
+    request_of,
+)
 from duramen.queues.owners import Said, account
 from duramen.queues.pending_rows import PendingRows
 from duramen.queues.requests import remember
@@ -27,6 +35,7 @@ from duramen.queues.rows import (
     delivery_key,
     due_entries,
     due_key,
+    edited_run,
     epoch_key,
     name_key,
     overlay_key,
@@ -36,15 +45,15 @@ from duramen.queues.rows import (
     position_value,
     queue_end,
     run_key,
+    runs_at,
     state_key,
     state_of,
     state_value,
     times_key,
-    with_overlay,
     with_range,
 )
-from duramen.queues.runs import RUN_BYTES, Body, Run, body_of, runs, single_run
-from duramen.queues.splitting import NamedRun, split_runs
+from duramen.queues.runs import RUN_BYTES, Body, Run, body_of, has_entries, runs, single_run
+from duramen.queues.splitting import Change, NamedRun, split_changes, split_runs
 
 __all__ = ["changes"]
 
@@ -65,6 +74,13 @@ class _Pending:
         self.entries: list[Body] = []
         self.edits: dict[int, Overlay] = {}
         self.acks: dict[int, int] = {}  # offsets of entries, and those of their acks
+
+    def change(self, kind: ChangeKind, at: int, offset: int, value: bytes | None) -> None:
+        """Note an operation on the entry at an offset. A deleted entry stays deleted."""
+        if kind == "ack":
+            self.acks[at] = offset
+        elif at not in self.edits or not self.edits[at].deleted:
+            self.edits[at] = Overlay(offset, kind == "delete", value)
 
 
 class _Step:
@@ -100,6 +116,25 @@ class _Step:
                 if name in self._queues:
                     self._flush_entries(self._queues[name])  # runs do not overlap
             self._rows.put(run_key(queue, last), run)
+
+    def take_batches(self, batches: Sequence[bytes], position: int, first: int) -> int:
+        """Apply the batch at `position`, and those after it that are alike; returns their number."""
+        taken, found = split_changes(batches, position, first)
+        if taken:
+            self._change(found)
+            return taken
+        for record in records(batches[position]):
+            if record.offset >= first:
+                self.take(record)
+        return 1
+
+    def _change(self, found: Sequence[Change]) -> None:
+        name, pending = b"", None
+        for other, kind, at, offset, value in found:
+            if pending is None or other != name:
+                name, pending = other, self._queues.get(other) or self._pending(other)
+            if pending is not None:
+                pending.change(kind, at, offset, value)
 
     def _pending(self, name: bytes) -> _Pending | None:
         """A queue that is new in this step; None for an invalid name."""
@@ -159,16 +194,14 @@ class _Step:
                 own = self._said.get(queue, (0, None))[1] if operation.own is None else operation.own
                 self._said[queue] = operation.owner, own
             case "ack":
-                pending.acks[at] = record.offset
+                pending.change("ack", at, record.offset, None)
             case "nack":
                 delivered = Delivered(operation.deliveries, operation.until_ms)
                 self._rows.put(delivery_key(queue, at), delivered_value(delivered))
                 if operation.until_ms:
                     self._rows.put(due_key(operation.until_ms, queue, at), _SHOWN)
             case "edit" | "delete":
-                known = pending.edits.get(at)
-                if known is None or not known.deleted:
-                    pending.edits[at] = Overlay(record.offset, operation.kind == "delete", record.value)
+                pending.change(operation.kind, at, record.offset, record.value)
             case _:
                 pass
 
@@ -234,35 +267,29 @@ class _Step:
             self._overlay(queue, {at: Overlay(offset, deleted=True, value=None) for at, offset in gone.items()})
 
     def _overlay(self, queue: bytes, edits: dict[int, Overlay]) -> None:
-        left = sorted(edits)
-        while left:
-            found = next(self._rows.scan(run_key(queue, left[0]), queue_end(b"r", queue)), None)
-            if found is None:
-                return
-            run = Run(found[1])
-            count = bisect_left(left, run.last + 1)
-            here = {at: edits[at] for at in left[:count]}
-            self._edit_run(queue, run, here)
-            left = left[count:]
+        new = dict[int, Overlay]()  # written last: until then scans for other runs need not pass over them
+        for run, offsets in runs_at(self._rows, queue, sorted(edits)):
+            new |= self._edit_run(queue, run, {at: edits[at] for at in offsets if run.index(at) >= 0})
+        for at, overlay in new.items():
+            self._rows.put(overlay_key(queue, at), overlay_value(overlay))
 
-    def _edit_run(self, queue: bytes, run: Run, edits: dict[int, Overlay]) -> None:
+    def _edit_run(self, queue: bytes, run: Run, edits: dict[int, Overlay]) -> dict[int, Overlay]:
+        """Change entries that are in a run; returns the overlays that it gets if it is not rewritten."""
         known = dict(overlays(self._rows, queue, run.first, run.last))
-        there = {offset for offset, body in run.bodies() if body}
-        new = {at: overlay for at, overlay in edits.items() if at in there and not (at in known and known[at].deleted)}
+        new = {at: edit for at, edit in edits.items() if not (at in known and known[at].deleted)} if known else edits
         merged = known | new
         if _OVERLAID * len(merged) <= len(run.offsets):
-            for at, overlay in new.items():
-                self._rows.put(overlay_key(queue, at), overlay_value(overlay))
-            return
-        bodies = [(offset, with_overlay(body, merged.get(offset))) for offset, body in run.bodies()]
-        if any(body for _, body in bodies):
-            self._rows.put(run_key(queue, run.last), next(runs(bodies, run.leader_epoch, 1 << 40))[1])
+            return new
+        edited = edited_run(run.data, merged)
+        if has_entries(edited):
+            self._rows.put(run_key(queue, run.last), edited)
         else:
             self._rows.put(run_key(queue, run.last), None)
             self._move_head(queue, run)
             remove_rows(self._rows, delivery_key(queue, run.first), delivery_key(queue, run.last + 1))
         for at in known:
             self._rows.put(overlay_key(queue, at), None)
+        return {}
 
     def _move_head(self, queue: bytes, run: Run) -> None:
         """A run was removed: if it was the first one, the head moves after it."""
@@ -324,10 +351,7 @@ def changes(found: Sequence[bytes], offset: int, rows: StateRows, hash_name: Has
         if taken:
             step.take_runs(new)
         else:
-            taken = 1
-            for record in records(found[at]):
-                if record.offset >= offset:
-                    step.take(record)
+            taken = step.take_batches(found, at, offset)
         at += taken
         next_offset = max(next_offset, header(found[at - 1]).next_offset)
     return step.finish(next_offset)

@@ -7,7 +7,7 @@ the other, each entirely or not at all.
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from duramen.base.errors import QueueBatchTooLarge, QueueVersionStale
+from duramen.base.errors import QueueBatchTooLarge
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
@@ -26,7 +26,6 @@ from duramen.queues.operations import (
     with_request,
 )
 from duramen.queues.owners import OwnRetention, owned_queue
-from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, Where, resolve_replaced
 from duramen.queues.requests import RequestId, digest_of, made_before
 from duramen.queues.retention import Retention
@@ -191,7 +190,7 @@ def _entry_content(entry: NewEntry) -> tuple[object, ...]:
 
 
 def records_for(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput]:
-    """The records of a command. Raises like `EntryFinder.find`, or QueueVersionStale, BatchInvalid."""
+    """The records of a command. Raises like `EntryFinder.check`, or BatchInvalid."""
     return identified(command, _records(command, rows, now_ms), now_ms)
 
 
@@ -209,11 +208,9 @@ def _records(command: _Decided, rows: StateRows, now_ms: int) -> list[BatchInput
         return [first, *(entry_record(queue, entry, now_ms) for entry in command.entries)]
     entries = EntryFinder(rows, hashed, now_ms)
     if isinstance(command, Edit):
-        for at, version, _ in command.edits:
-            _check(entries, at, version)
+        entries.check([(at, version) for at, version, _ in command.edits])
         return [edit_record(queue, at, value, now_ms) for at, _, value in command.edits]
-    for at, version in command.entries:
-        _check(entries, at, version)
+    entries.check(command.entries)
     return [delete_record(queue, at, now_ms) for at, _ in command.entries]
 
 
@@ -224,13 +221,6 @@ def own_records(command: Own, rows: StateRows, now_ms: int) -> list[BatchInput]:
     if found is not None and found.owner == command.owner and command.own in (None, found.own):
         return []
     return [own_record(name, command.owner, command.own, now_ms)]
-
-
-def _check(entries: EntryFinder, at: Position, version: int | None) -> None:
-    """Raise unless the entry exists, and has the given version."""
-    entry = entries.find(at)
-    if version not in (None, entry.version):
-        raise QueueVersionStale(f"the entry at {position_text(at)} has the version {entry.version}, not {version}")
 
 
 def split_leased(command: Ack | Nack, max_message_bytes: int, hash_name: HashName) -> list[Ack | Nack]:

@@ -37,15 +37,17 @@ from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.codec.queue_entries import KEY_HEADER, OWNER_HEADER, RESERVED_PREFIX, reserved_header
 from duramen.queues.owners import OwnRetention
-from duramen.queues.positions import parse_position, position_text
+from duramen.queues.positions import parse_position
 
 __all__ = [
+    "ChangeKind",
     "Headers",
     "Kind",
     "NewEntry",
     "Operation",
     "Request",
     "ack_record",
+    "change_of",
     "check_headers",
     "delete_record",
     "due_record",
@@ -84,6 +86,8 @@ _KINDS: Final[dict[bytes, Kind]] = {
     b"edit": "edit", b"delete": "delete", b"replace": "replace", b"ack": "ack", b"nack": "nack", b"purge": "purge",
     b"drop": "drop", b"trim": "trim", b"own": "own", b"due": "due",
 }  # fmt: skip
+ChangeKind = Literal["edit", "delete", "ack"]
+_CHANGES: Final[dict[bytes, ChangeKind]] = {b"edit": "edit", b"delete": "delete", b"ack": "ack"}
 _PLACELESS: Final[frozenset[Kind]] = frozenset(("purge", "drop", "own", "due"))
 _NOWHERE: Final = Position(0, 0)
 
@@ -148,6 +152,20 @@ def operation_of(record: DecodedRecord) -> Operation | None:
     if kind == "own":
         return Operation(kind, owner=_owner(said.get(OWNER_HEADER)) or 0, own=_own_retention(said.get(_KEEP)))
     return Operation(kind, at, by, reason, deliveries, until_ms, _time(said, _SINCE))
+
+
+def change_of(record: DecodedRecord) -> tuple[ChangeKind, int] | None:
+    """The operation on an entry, and the entry's offset, of a record that says nothing else; None for others."""
+    if len(record.headers) != 2:
+        return None
+    (op, kind), (at, text) = record.headers
+    change = _CHANGES.get(kind or b"")
+    if change is None or op != _OP or at != _AT:
+        return None
+    try:
+        return change, parse_position((text or b"").decode()).offset
+    except (RequestInvalid, UnicodeDecodeError):
+        return None
 
 
 def _owner(value: bytes | None) -> int | None:
@@ -226,7 +244,7 @@ def with_request(record: BatchInput, request: Request) -> BatchInput:
 
 
 def _headers(kind: bytes, at: Position, *more: tuple[bytes, bytes]) -> Headers:
-    return ((_OP, kind), (_AT, position_text(at).encode()), *more)
+    return ((_OP, kind), (_AT, b"%d.%d" % at), *more)
 
 
 def edit_record(queue: bytes, at: Position, value: bytes | None, now_ms: int) -> BatchInput:

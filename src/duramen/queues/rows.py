@@ -1,4 +1,4 @@
-"""The rows of a shard's view. Pure.
+"""The rows of a shard's view. Pure except for the native package.
 
     n, hash                     the queue's name
     r, hash, uint64 offset      a run of entries, by the offset of its last one
@@ -22,14 +22,16 @@ Keys are big-endian. A run has its last offset for a key, so that one seek finds
 """
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from duramen.base.ids import Position
+from duramen.base.native import is_installed
 from duramen.base.ports import StateRows
-from duramen.queues.runs import body_with
+from duramen.queues.runs import Run, body_with, runs
 
 __all__ = [
     "EMPTY_STATE",
@@ -47,6 +49,7 @@ __all__ = [
     "due_entries",
     "due_key",
     "due_of",
+    "edited_run",
     "epoch_key",
     "epoch_of",
     "is_due_key",
@@ -56,6 +59,8 @@ __all__ = [
     "overlay_of",
     "overlay_value",
     "overlays",
+    "overlays_at",
+    "plain_edited_run",
     "position_of",
     "position_value",
     "queue_end",
@@ -68,6 +73,7 @@ __all__ = [
     "request_row",
     "request_value",
     "run_key",
+    "runs_at",
     "state_key",
     "state_of",
     "state_value",
@@ -90,6 +96,9 @@ _REQUEST: Final = struct.Struct(">qIQI16s")
 _NUMBERS: Final = struct.Struct(">QQ")
 _DELETED, _NULL, _VALUE = -1, 0, 1
 _MOST_RANGES: Final = 100
+_UNLIMITED: Final = 1 << 40
+_FEW: Final = 4
+"""So many rows are read one by one in less time than a scan takes to begin."""
 
 
 class HistoryRange(NamedTuple):
@@ -113,7 +122,10 @@ class QueueState(NamedTuple):
 
     def done_with(self, offset: int) -> bool:
         """Whether an entry at this offset was acknowledged, or it and all before it are gone."""
-        return offset < self.head or any(first <= offset <= last for first, last in self.done)
+        if offset < self.head:
+            return True
+        place = bisect_left(self.done, (offset + 1,)) - 1
+        return place >= 0 and offset <= self.done[place][1]
 
     def rewritten(self, offset: int) -> HistoryRange | None:
         """The replaced range that a reader at this offset has partly read."""
@@ -306,10 +318,57 @@ def with_overlay(body: bytes, overlay: Overlay | None) -> bytes:
     return b"" if overlay.deleted else body_with(body, overlay.version, overlay.value)
 
 
+def edited_run(run: bytes, overlays: dict[int, Overlay]) -> bytes:
+    """A run with the results of operations on its entries, by their offsets."""
+    if is_installed():
+        import duramen_native
+
+        made = duramen_native.edited_run(run, overlays)
+        if made is not None:
+            return made
+    return plain_edited_run(run, overlays)
+
+
+def plain_edited_run(run: bytes, overlays: dict[int, Overlay]) -> bytes:
+    """`edited_run` in plain Python."""
+    old = Run(run)
+    bodies = [(offset, with_overlay(body, overlays.get(offset))) for offset, body in old.bodies()]
+    return next(runs(bodies, old.leader_epoch, _UNLIMITED))[1]
+
+
 def overlays(rows: StateRows, queue: bytes, first: int, last: int) -> Iterator[tuple[int, Overlay]]:
     """The overlays of the entries between two offsets, in order."""
     for key, value in rows.scan(overlay_key(queue, first), overlay_key(queue, last + 1)):
         yield number_of(key), overlay_of(value)
+
+
+def overlays_at(rows: StateRows, queue: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, Overlay]]:
+    """The overlays of the entries at these ascending offsets, and maybe of others between them."""
+    if len(offsets) > _FEW:
+        yield from overlays(rows, queue, offsets[0], offsets[-1])
+        return
+    found = rows.get_many([overlay_key(queue, offset) for offset in offsets])
+    yield from ((offset, overlay_of(value)) for offset, value in zip(offsets, found, strict=True) if value is not None)
+
+
+def runs_at(rows: StateRows, queue: bytes, offsets: Sequence[int]) -> Iterator[tuple[Run, Sequence[int]]]:
+    """The runs that may have entries at these ascending offsets, each with those of the offsets up to its last one.
+
+    Of a run that follows the one before, no row is searched.
+    """
+    found: Iterator[tuple[bytes, bytes]] = iter(())
+    at = 0
+    while at < len(offsets):
+        row = next(found, None)
+        if row is None or number_of(row[0]) < offsets[at]:
+            found = rows.scan(run_key(queue, offsets[at]), queue_end(b"r", queue))
+            row = next(found, None)
+            if row is None:
+                return
+        run = Run(row[1])
+        end = bisect_right(offsets, run.last, at)
+        yield run, offsets[at:end]
+        at = end
 
 
 def state_of(rows: StateRows, queue: bytes) -> QueueState:

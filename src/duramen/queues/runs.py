@@ -10,6 +10,7 @@ All numbers are little-endian. An entry without a version was never edited; its 
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from duramen.codec.exports import Headers, headers_at
 
 __all__ = [
     "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "body_without_times", "entry_of",
-    "leader_epoch_of", "runs", "single_run", "timestamp_of",
+    "has_entries", "leader_epoch_of", "runs", "single_run", "timestamp_of",
 ]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
@@ -141,10 +142,16 @@ def leader_epoch_of(run: bytes) -> int:
     return found
 
 
+def has_entries(run: bytes) -> bool:
+    """Whether a run has an entry that was not deleted."""
+    count: int = _RUN.unpack_from(run)[2]
+    return len(run) > _RUN.size + 8 * count
+
+
 class Run:
     """A decoded run; bodies are sliced on demand."""
 
-    __slots__ = ("_base", "_data", "_ends", "first", "leader_epoch", "offsets")
+    __slots__ = ("_base", "_ends", "data", "first", "leader_epoch", "offsets")
 
     def __init__(self, data: bytes) -> None:
         self.first, self.leader_epoch, count = _RUN.unpack_from(data)
@@ -153,16 +160,31 @@ class Run:
         self.offsets: list[int] = [first + number for number in numbers[:count]]
         self._ends = (0, *numbers[count:])
         self._base = _RUN.size + 8 * count
-        self._data = data
+        self.data = data
 
     @property
     def last(self) -> int:
         """The offset of the last entry."""
         return self.offsets[-1]
 
+    def index(self, offset: int) -> int:
+        """The index of the entry at an offset; -1 if there is none, or it was deleted when the run was written."""
+        place = bisect_left(self.offsets, offset)
+        if place == len(self.offsets) or self.offsets[place] != offset or self._ends[place] == self._ends[place + 1]:
+            return -1
+        return place
+
+    def lasting_version(self, index: int) -> int | None:
+        """The version of an entry with a body; None if the entry may expire."""
+        at = self._base + self._ends[index]
+        flags = self.data[at]
+        if flags & _EXPIRES:
+            return None
+        return _U64.unpack_from(self.data, at + _BODY.size)[0] if flags & _VERSION else self.offsets[index]
+
     def body(self, index: int) -> bytes:
         """The body of an entry by its index."""
-        return self._data[self._base + self._ends[index] : self._base + self._ends[index + 1]]
+        return self.data[self._base + self._ends[index] : self._base + self._ends[index + 1]]
 
     def bodies(self, start: int = 0) -> Iterator[Body]:
         """Offsets and bodies of the entries from that index on."""

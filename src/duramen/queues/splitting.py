@@ -1,4 +1,4 @@
-"""Splits batches of entries into runs and by shard. Pure except for the native package."""
+"""Splits batches of entries into runs and by shard, and those of operations. Pure except for the native package."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -9,18 +9,22 @@ from duramen.base.native import is_installed
 from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, LARGEST_BASE_OFFSET, BatchInput, encode, header, near, records
 from duramen.codec.partitioner import partition_of
-from duramen.codec.plain import plain_entries
+from duramen.codec.plain import plain_entries, plain_records
 from duramen.codec.queue_entries import KEY_HEADER, RESERVED_PREFIX
 from duramen.queues.names import name_problem
+from duramen.queues.operations import ChangeKind, change_of
 from duramen.queues.runs import Body, body_of, runs
 
 __all__ = [
+    "Change",
     "NamedRun",
     "ShardPart",
     "newest_entry",
     "plain_newest_entry",
+    "plain_split_changes",
     "plain_split_runs",
     "plain_split_shards",
+    "split_changes",
     "split_runs",
     "split_shards",
 ]
@@ -29,6 +33,9 @@ NamedRun: TypeAlias = tuple[bytes, int, bytes]
 """The name of a queue, the last offset of a run, and the run."""
 ShardPart: TypeAlias = tuple[int, bytes, list[int]]
 """A shard, a batch of its entries, and their indices among all."""
+
+Change: TypeAlias = tuple[bytes, ChangeKind, int, int, bytes | None]
+"""The name of a queue, an operation, the offset of the entry, that of the operation, and its value."""
 
 _NO_TIME: Final = -(1 << 63)
 
@@ -72,6 +79,43 @@ def plain_split_runs(
         if not name_problem(name)
         for last, run in runs(bodies, epoch, limit_bytes)
     ]
+
+
+def split_changes(batches: Sequence[bytes], position: int, first: int) -> tuple[int, list[Change]]:
+    """The operations from the offset `first` on in the batches from `position` on, and the number of batches read.
+
+    These are the batches of one leader epoch before the first that has something else than edits, deletions and
+    acknowledgements, or is damaged. Invalid names are skipped.
+    """
+    if not is_installed():
+        return plain_split_changes(batches, position, first)
+    import duramen_native
+
+    return duramen_native.split_changes(batches, position, first)
+
+
+def plain_split_changes(batches: Sequence[bytes], position: int, first: int) -> tuple[int, list[Change]]:
+    """`split_changes` in plain Python."""
+    found = list[Change]()
+    taken, epoch = 0, 0
+    for batch in islice(batches, position, None):
+        some, batch_epoch = _changes_of(batch, first), header(batch).leader_epoch
+        if some is None or (taken and batch_epoch != epoch):
+            break
+        taken, epoch = taken + 1, batch_epoch
+        found += some
+    return taken, found
+
+
+def _changes_of(batch: bytes, first: int) -> list[Change] | None:
+    found = list[Change]()
+    for record in plain_records(batch):
+        change = None if record is None or record.key is None else change_of(record)
+        if record is None or record.key is None or change is None:
+            return None
+        if record.offset >= first and not name_problem(record.key):
+            found.append((record.key, *change, record.offset, record.value))
+    return found
 
 
 def newest_entry(batch: Buffer, shard: int, shards: int, limit_bytes: int) -> int | None:

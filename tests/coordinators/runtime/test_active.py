@@ -269,7 +269,7 @@ def test_records_of_a_transaction_go_into_the_log_at_once_behind_those_before_th
     leader = Leader()
     leader.active.advanced(0)
     told: list[tuple[int, int, CommittedBatch]] = []
-    leader.active.own = lambda base, end, batch: told.append((base, end, batch))
+    leader.active.own = lambda base, end, batch: told.append((base, end, batch()))
     leader.active.submit(("a",), leader.answers.append)
     leader.shard.producer = TransactionProducer(7, 3)
     leader.active.submit(("b",), leader.answers.append)

@@ -24,8 +24,8 @@ __all__ = ["ActiveShard", "AnswerDone", "OwnBatch", "TakeSteps", "Unloaded"]
 AnswerDone = Callable[[ShardAnswer | DuramenError], None]
 TakeSteps = Callable[[Iterator[None], Callable[[DuramenError | None], None]], None]
 """Runs steps during which no record is applied, then reports their outcome."""
-OwnBatch = Callable[[int, int, CommittedBatch], None]
-"""Called with the first and the end offset of a batch, and its content."""
+OwnBatch = Callable[[int, int, Callable[[], CommittedBatch]], None]
+"""Called with the first and the end offset of a batch, and a function that returns its content."""
 Unloaded = Callable[[DuramenError], None]
 
 _BATCH_BYTES: Final = 256 << 10
@@ -223,7 +223,7 @@ class ActiveShard:
         if error is None:
             end_offset = base_offset + len(new)
             self._appended.append((base_offset, end_offset, some))
-            self.own(base_offset, end_offset, _committed(base_offset, new, producer))
+            self.own(base_offset, end_offset, partial(_committed, base_offset, new, producer))
         elif isinstance(error, _UNKNOWN) and not (isinstance(error, StorageFailed) and self._partition.role is None):
             refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
             reason = CoordinatorLoading("the state has to be reloaded after a failed write")

@@ -245,14 +245,14 @@ class _Replica:
         """Whether it takes commands."""
         return self.active is not None and self.active.loaded
 
-    def committed(self, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
+    def committed(self, base_offset: int, next_offset: int, batch: Callable[[], CommittedBatch]) -> None:
         """A batch of this node is committed: if it is the next one, it is applied without reading the log."""
         log = self.partition.log
         state = self._memory or (None if self._kind.rows is None or self._kind.rows.is_cut else self._row_state)
         idle = self._applier is not None and not self._applier.takes_steps
         if state is not None and idle and state.available and comes_next(state.position(log), base_offset):
             try:
-                state.apply_at_once(log, [batch], next_offset)
+                state.apply_at_once(log, [batch()], next_offset)
             except DuramenError as error:
                 self._kit.report(f"partition {self.partition.index} of {self._kind.stream} is loaded again: {error}")
         self.advanced()
@@ -484,7 +484,7 @@ class Runtime:
         """A batch that this node itself appended to the log of a shard is committed."""
         replica = self._replicas.get((stream, partition))
         if replica is not None:
-            replica.committed(base_offset, next_offset, batch)
+            replica.committed(base_offset, next_offset, lambda: batch)
 
     # -- what the broker says -----------------------------------------------------------------------
 

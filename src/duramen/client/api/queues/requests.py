@@ -344,11 +344,12 @@ def _fields(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Program[list[int]]:
     """Change the values of entries; returns their versions."""
-    wishes = list[dict[str, object]]()
-    for one in edits:
+    wishes, given = list[dict[str, object]](), list(edits)
+    for one in given:
         _check_tuple("an edit", one, 3, "(position, value) or (position, value, version)")
-        (value,) = encodable([NewRecord(one[1])], None)
-        wish: dict[str, object] = {"position": text("position", one[0]), "value": json_of(value.value)}
+    new = encodable([one[1] if isinstance(one[1], bytes | str) else NewRecord(one[1]) for one in given], None)
+    for one, entry in zip(given, new, strict=True):
+        wish: dict[str, object] = {"position": text("position", one[0]), "value": json_of(entry.value)}
         if len(one) == 3:
             wish["version"] = whole("version", one[2], 0, INT64_MAX)
         wishes.append(wish)
