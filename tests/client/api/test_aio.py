@@ -86,6 +86,18 @@ def test_calls_of_many_tasks_travel_together(loop: asyncio.Runner, node: NodePro
     loop.run(run())
 
 
+def test_more_requests_at_once_than_a_node_answers_share_connections(loop: asyncio.Runner, node: NodeProcess) -> None:
+    async def run() -> None:
+        async with await duramen.aio.connect(node.http) as client:
+            await client.spaces.create("crowded", shards=1)
+            queues = client.queues("crowded")
+            calls = [queues.enqueue("ann", ["a"], request_id=f"request {number}") for number in range(150)]
+            assert len(await asyncio.gather(*calls)) == 150
+            await client.spaces.delete("crowded")
+
+    loop.run(run())
+
+
 def test_what_is_wrong_with_one_call_harms_no_other(loop: asyncio.Runner, node: NodeProcess, stream_name: str) -> None:
     async def run() -> None:
         async with await duramen.aio.connect(node.http) as client:

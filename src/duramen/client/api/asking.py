@@ -1,21 +1,24 @@
 """HTTP requests for asyncio, over reused connections."""
 
 import asyncio
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from duramen.client.api.http import Question
 from duramen.client.http import HTTP_TIMEOUT_S, RECEIVE_BYTES, HttpExchange, HttpNode, IdleConnections
 
 __all__ = ["AsyncDoor"]
 
+_MOST_OPEN: Final = 64
+"""Connections to the node; a node answers 100 at once, and has 50 requests that wait for entries."""
 _Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class AsyncDoor:
-    """A node's HTTP door, shared by the tasks of one event loop."""
+    """A node's HTTP door, shared by the tasks of one event loop; many share its connections."""
 
     def __init__(self, server: HttpNode) -> None:
         self._server = server
+        self._free = asyncio.Semaphore(_MOST_OPEN)
         self._idle: IdleConnections[_Connection] = IdleConnections(_close, _is_open)
 
     def close(self) -> None:
@@ -24,6 +27,12 @@ class AsyncDoor:
 
     async def ask(self, question: Question) -> Any:
         """The response. Raises ServerUnreachable, or the node's error."""
+        if question.server:
+            return await self._ask(question)
+        async with self._free:
+            return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Any:
         server = HttpNode(question.server) if question.server else self._server
         exchange = HttpExchange(
             server.address, question.method, question.path, question.document, question.accept,

@@ -50,7 +50,9 @@ _LEASED_BODY_BYTES: Final = MOST_ENTRIES * 512  # a request may have all entries
 
 
 def _operations(call: Call) -> QueueOperations:
-    return QueueOperations(call.broker, call.forwarding.queues, space(call), call.node.polls, call.request.url.path)
+    return QueueOperations(
+        call.broker, call.forwarding.queues, space(call), call.node.polls, call.request.scope["path"]
+    )
 
 
 def _limit(call: Call) -> int:

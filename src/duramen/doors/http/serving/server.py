@@ -56,6 +56,36 @@ class HttpServer(uvicorn.Server):
         yield
 
 
+class _Joining:
+    """A transport that sends what is written in one turn of the loop in one call: head and body of a response."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+        self.is_closing = transport.is_closing
+        self.get_extra_info = transport.get_extra_info
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        self.set_protocol = transport.set_protocol
+
+    def write(self, data: bytes) -> None:
+        """Send this at the end of the turn."""
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what was written, and close."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts))
+
+
 class _Protocol(H11Protocol):
     """Closes connections that do not complete a request head in time or keep sending long after the response.
 
@@ -66,6 +96,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast("asyncio.Transport", transport))
+        self.transport = cast("asyncio.Transport", _Joining(self.transport, self.loop))
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -123,6 +154,6 @@ class _Protocol(H11Protocol):
 def _configured(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app, interface="asgi3", log_config=None, access_log=False, lifespan="off", server_header=False, http=_Protocol,
-        timeout_graceful_shutdown=1, timeout_keep_alive=round(RECEIVE_S),
+        proxy_headers=False, timeout_graceful_shutdown=1, timeout_keep_alive=round(RECEIVE_S),
         h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
     )  # fmt: skip
