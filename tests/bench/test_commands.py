@@ -198,11 +198,12 @@ def test_curves_of_topics(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_queues(tmp_path: Path) -> None:
-    ran = _bench(tmp_path, "queues", "--quick")
+@pytest.mark.parametrize(("part", "count"), [("node", 14), ("batches", 5)])
+def test_queues(tmp_path: Path, part: str, count: int) -> None:
+    ran = _bench(tmp_path, "queues", "--quick", "--part", part)
     assert ran.returncode == 0, ran.stderr
     targets = _document(tmp_path / "duramen-bench" / "queues.json")["targets"]
-    assert len(targets) == 14
+    assert len(targets) == count
     assert all(target["measured"] for target in targets)
 
 

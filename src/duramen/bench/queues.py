@@ -12,11 +12,11 @@ from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.tables import targets_table
 from duramen.bench.report.targets import TargetOutcome
 from duramen.bench.scenarios.queue_peers import QueuePeer, measure_peers, peer_steps
-from duramen.bench.scenarios.queues import ENTRIES_EACH, amounts, measure, steps
+from duramen.bench.scenarios.queues import ENTRIES_EACH, amounts, measure, measure_batches, steps
 
 __all__ = ["QueuePart", "measure_queues"]
 
-QueuePart = Literal["node", "rows"]
+QueuePart = Literal["node", "batches", "rows"]
 
 _MINUTE_S: Final = 60.0
 
@@ -32,7 +32,8 @@ def measure_queues(
 ) -> None:
     """Measure these parts, `rows` for so many minutes; prints a table, or JSON, writes queues.json."""
     console, of, outcomes = console_for(as_json=as_json), amounts(scale), list[TargetOutcome]()
-    jobs = (steps() if "node" in parts else 0) + (peer_steps(peers) if "rows" in parts else 0)
+    jobs = sum(steps(alone=part == "batches") for part in parts if part != "rows")
+    jobs += peer_steps(peers) if "rows" in parts else 0
     with (
         LoadWorker(console, jobs) as worker,
         tempfile.TemporaryDirectory(dir=output, prefix="data-", ignore_cleanup_errors=True) as directory,
@@ -40,6 +41,8 @@ def measure_queues(
         place = Path(directory).absolute()
         if "node" in parts:
             outcomes += measure(place, worker, of)
+        if "batches" in parts:
+            outcomes += measure_batches(place, worker, of)
         if "rows" in parts:
             outcomes += measure_peers(
                 place, worker, peers=peers, queues=of.queues, rows=of.queues * ENTRIES_EACH,

@@ -414,9 +414,10 @@ def _inventory(
 
 
 @command.command("queues", short_help="Light queues, beside PostgreSQL and Redis.")
-@click.option("--part", "parts", multiple=True, type=click.Choice(["node", "rows"]), default=("node",),
-              show_default=True, help="What to measure; may be repeated. rows: single rows to many queues, beside the"
-              " peers.")  # fmt: skip
+@click.option("--part", "parts", multiple=True, type=click.Choice(["node", "batches", "rows"]), default=("node",),
+              show_default=True, help="What to measure; may be repeated. node: everything but rows; batches: of that"
+              " only the rows in batches, and a restart; rows: single rows to many queues, beside the peers.",
+)  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["postgres", "redis"]),
               help="Measure rows beside PostgreSQL (a table) and Redis (a stream a queue, appendfsync always) too, in"
               " the same run; needs their servers installed.")  # fmt: skip

@@ -24,7 +24,7 @@ from duramen.bench.system import cpu_s, use, written_bytes
 from duramen.client.api.client import connect
 from duramen.node.process import NodeProcess
 
-__all__ = ["ENTRIES_EACH", "QueueAmounts", "amounts", "measure", "steps"]
+__all__ = ["ENTRIES_EACH", "QueueAmounts", "amounts", "measure", "measure_batches", "steps"]
 
 _SPACE: Final = "hot"
 _MANY: Final = "many"
@@ -61,12 +61,19 @@ def amounts(scale: float) -> QueueAmounts:
     queues = max(200, int(1_000_000 * scale))
     rows, part = max(_CLIENTS * _BATCH, int(16_000_000 * scale)), min(1.0, 10 * scale)
     reads, changed = max(100, int(5_000 * part)), max(1_000, int(100_000 * part))
-    return QueueAmounts(rows, queues, queues // 10, reads, changed, 5.0 if scale > 0.01 else 1.0)
+    return QueueAmounts(rows, queues, queues // 10, reads, changed, 10.0 if scale > 0.01 else 1.0)
 
 
-def steps() -> int:
-    """How many jobs there are."""
-    return 8
+def steps(*, alone: bool) -> int:
+    """How many jobs there are; `alone`: only those with rows in batches."""
+    return 4 if alone else 8
+
+
+def measure_batches(directory: Path, worker: LoadWorker, of: QueueAmounts) -> list[TargetOutcome]:
+    """Rows in batches alone: put, read back, edited, deleted, and a restart with them."""
+    with NodeProcess(directory / "batches") as node:
+        outcomes = [*_batches(directory, node, worker, of), *_changing(node, worker, of)]
+        return [*outcomes, _restart(node, of)]
 
 
 def measure(directory: Path, worker: LoadWorker, of: QueueAmounts) -> list[TargetOutcome]:
@@ -149,7 +156,12 @@ def _single(node: NodeProcess, worker: LoadWorker, of: QueueAmounts) -> list[Tar
     ]
     spent = _Spent(node)
     time.sleep(of.idle_s)
-    outcomes.append(at_most(f"{of.queues:,} idle queues, of a processor", spent.cpu_s / of.idle_s, _IDLE_CPU, ""))
+    after = spent.cpu_s / of.idle_s  # rows are compacted, and garbage is collected
+    spent = _Spent(node)
+    time.sleep(of.idle_s)
+    what = f"{of.queues:,} idle queues, of a processor"
+    more = f"{of.idle_s:.0f} s before, right after the load, {after:.3f}"
+    outcomes.append(at_most(what, spent.cpu_s / of.idle_s, _IDLE_CPU, "", more))
     names = [queue_name(number) for number in range(0, of.queues - of.emptied, max(1, of.queues // 10_000))]
     outcomes += [_door(node, worker, "of a random queue of those", _MANY, names, of)]
     outcomes += [_door(node, worker, "of a long queue", _SPACE, [f"hot-{number}" for number in range(_CLIENTS)], of)]
