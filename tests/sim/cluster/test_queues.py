@@ -47,11 +47,12 @@ def _answer_stored(_: Original) -> Original:
     return store
 
 
-def _drop_overlays(_: Original) -> Original:
-    def with_overlay(body: bytes, overlay: Overlay | None) -> bytes:
-        return b"" if overlay is not None and overlay.deleted else body
+def _drop_overlays(original: Original) -> Original:
+    def edited_run(run: bytes, overlays: dict[int, Overlay]) -> bytes:
+        edited: bytes = original(run, {at: overlay for at, overlay in overlays.items() if overlay.deleted})
+        return edited
 
-    return with_overlay
+    return edited_run
 
 
 def _move_head_anyway(_: Original) -> Original:
@@ -139,7 +140,7 @@ def _forget_position(original: Original) -> Original:
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
-    Bug("drop-overlays", "", (Place(changes, "with_overlay", _drop_overlays),), "a run is written without its edits"),
+    Bug("drop-overlays", "", (Place(changes, "edited_run", _drop_overlays),), "a run is written without its edits"),
     Bug("move-head", "", (Place(STEP, "_move_head", _move_head_anyway),), "the head goes past an entry"),
     Bug("replace-half", "", (Place(STEP, "_take_back", _replace_half),), "what was taken back is still there"),
     Bug(
