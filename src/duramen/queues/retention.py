@@ -15,7 +15,7 @@ from duramen.base.ports import StateRows
 from duramen.queues.answers import entry_size
 from duramen.queues.names import HASH_BYTES, Queue
 from duramen.queues.reading import entries_from
-from duramen.queues.rows import QueueState, number_of, queue_end, run_key, state_of
+from duramen.queues.rows import QueueState, number_of, position_of, queue_end, run_key, state_of
 from duramen.queues.runs import QueueEntry
 
 __all__ = ["ALL", "Look", "Retention", "RetentionCounts", "RetentionSweep"]
@@ -66,12 +66,16 @@ class _Trimmed(NamedTuple):
 
 
 class _Count:
-    """The count of a queue's entries up to `end`; there may be fewer if it is `stale`, or after some expire."""
+    """The count of a queue's entries up to `end`; there may be fewer if it is `stale`, or after some expire.
 
-    __slots__ = ("bytes", "end", "entries", "expires_ms", "stale", "trimmed")
+    The rows of counted entries have keys below `through`: a run has that of its last entry, which may be deleted.
+    """
+
+    __slots__ = ("bytes", "end", "entries", "expires_ms", "stale", "through", "trimmed")
 
     def __init__(self) -> None:
         self.end = 0
+        self.through = 0
         self.entries = 0
         self.bytes = 0
         self.stale = False
@@ -114,6 +118,7 @@ class RetentionCounts:
             while len(self._counts) > self._most:
                 self._counts.popitem(last=False)
             counted = count.add(entries_from(rows, queue, state, count.end), now_ms)
+            count.through = position_of(rows).offset
             over = count.over(kept)
             if not counted or (over and count.stale):
                 return Look.COUNTS
@@ -159,7 +164,7 @@ class RetentionCounts:
                 count.stale = count.stale or trimmed is None
                 if trimmed is not None:
                     count.entries, count.bytes, count.trimmed = trimmed.entries, trimmed.bytes, None
-            elif number_of(key) < count.end and (trimmed is None or number_of(key) > trimmed.through):
+            elif number_of(key) < count.through and (trimmed is None or number_of(key) > trimmed.through):
                 count.stale = True
 
 

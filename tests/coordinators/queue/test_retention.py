@@ -90,6 +90,16 @@ def test_deleted_and_acknowledged_entries_do_not_count() -> None:
     assert space.values(ANN) == [b"4", b"5", b"6"]
 
 
+def test_an_entry_does_not_count_that_was_deleted_beside_a_deleted_last_one() -> None:
+    space = made(retention_records=3)
+    first, _, last = put(space, ANN, b"1", b"2", b"3")
+    space.submit(ANN, Delete, [(last, None)])
+    assert space.values(ANN) == [b"1", b"2"]
+    space.submit(ANN, Delete, [(first, None)])
+    put(space, ANN, b"4", b"5")
+    assert space.values(ANN) == [b"2", b"4", b"5"]
+
+
 def test_leases_and_lists_of_queues_see_what_is_kept() -> None:
     space = made(retention_records=2)
     for name in NAMES:
