@@ -1,6 +1,6 @@
 """Queues of simulated clusters keep their promises, and the clients find planted bugs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from duramen.queues.leases import Leased, LeaseWish, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.requests import RequestId
+from duramen.queues.retention import Look, Retention, RetentionCounts
 from duramen.queues.rows import HistoryRange, Overlay, queue_end, state_key, state_of, state_value, with_range
-from duramen.queues.runs import Run
+from duramen.queues.runs import QueueEntry, Run
 from duramen.service import queue_leases
 from duramen.storage.log.log import Log
 from duramen.storage.store import AppendDone
@@ -30,6 +31,8 @@ from duramen.storage.store import AppendDone
 Original = Callable[..., Any]
 
 SEEDS: Final = (4,)
+BOUNDED_SEEDS: Final = (4,)
+YOUNG_MS: Final = 300
 CHECKPOINT_RECORDS: Final = 12
 LONG_SEEDS: Final = range(1, 201)
 NEARBY: Final = range(1, 41)
@@ -137,6 +140,37 @@ def _forget_position(original: Original) -> Original:
     return request_of
 
 
+def _trim_young(_: Original) -> Original:
+    def outdates(self: Retention, entry: QueueEntry, now_ms: int) -> bool:
+        return self.ms >= 0 and entry.timestamp + min(self.ms, YOUNG_MS) <= now_ms
+
+    return outdates
+
+
+def _trim_more(original: Original) -> Original:
+    def _trim(self: Any, queue: bytes, head: int) -> None:
+        original(self, queue, head + 1)
+
+    return _trim
+
+
+def _never_stale(_: Original) -> Original:
+    def written(self: RetentionCounts, keys: Collection[bytes]) -> None:
+        del self, keys
+
+    return written
+
+
+def _count_to_the_last(original: Original) -> Original:
+    def look(self: RetentionCounts, rows: StateRows, queue: bytes, kept: Retention, now_ms: int) -> Look:
+        found: Look = original(self, rows, queue, kept, now_ms)
+        if queue in self._counts:
+            self._counts[queue].through = self._counts[queue].end
+        return found
+
+    return look
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
@@ -167,10 +201,23 @@ BUGS: Final = (
     Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
 )
 
+BOUNDED_BUGS: Final = (
+    Bug("trim-young", "", (Place(Retention, "outdates", _trim_young),), "an entry younger than the limit is trimmed"),
+    Bug("trim-more", "", (Place(STEP, "_trim", _trim_more),), "one of the newest entries is trimmed"),
+    Bug("never-stale", "", (Place(RetentionCounts, "written", _never_stale),), "deleted entries count"),
+    Bug(
+        "count-to-last",
+        "",
+        (Place(RetentionCounts, "look", _count_to_the_last),),
+        "an entry counts that was deleted beside a deleted last one",
+    ),
+    Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
+)
+
 FOUND_BY: Final = {
     "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
     "lease-again": 1, "show-delayed": 1, "keep-some": 1, "forget-position": 1,
-    "cut-uncommitted": 27,
+    "cut-uncommitted": 339,
 }  # fmt: skip
 
 
@@ -183,6 +230,28 @@ def test_queues_keep_their_promises(seed: int) -> None:
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
     assert hunt(bug, chain([FOUND_BY[bug.name]], NEARBY), queues=True) is not None
+
+
+BOUNDED_FOUND_BY: Final = {
+    "trim-young": 1, "trim-more": 1, "never-stale": 1, "count-to-last": 2, "cut-early": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", BOUNDED_SEEDS)
+def test_queues_with_retention_keep_their_promises(seed: int) -> None:
+    keeps_promises(seed, bounded_queues=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("bug", BOUNDED_BUGS, ids=lambda bug: bug.name)
+def test_a_bug_of_retention_is_found_again(bug: Bug) -> None:
+    assert hunt(bug, chain([BOUNDED_FOUND_BY[bug.name]], NEARBY), bounded_queues=True, stuck=False) is not None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_queues_with_retention_of_many_clusters_keep_their_promises(seed: int) -> None:
+    test_queues_with_retention_keep_their_promises(seed)
 
 
 @pytest.mark.long

@@ -1,8 +1,8 @@
 """Checks queues of a cluster: clients that add, edit, delete, replace, purge and read entries.
 
 No acknowledged operation is lost, and entries keep their order and positions. An edit is read from its acknowledgement
-on. A deleted, purged or replaced entry never returns. A delayed entry is not shown before its time. All replicas have
-the same queues in the end. Clocks of nodes differ, so the moment at which an entry expires is not checked.
+on. A deleted, purged, replaced or trimmed entry never returns. A delayed entry is not shown before its time. All
+replicas have the same queues in the end. Clocks of nodes differ, so when an entry expires is not checked.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from duramen.sim.cluster.queue_workers import DEAD_LETTERS, DELIVERIES, NOT_DONE
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["QueueBook"]
+__all__ = ["BoundedQueueBook", "QueueBook"]
 
 _SPACE: Final = "__queues"
 _CONFIG: Final = {
@@ -46,11 +46,12 @@ _DELAYED: Final = 0.15  # of the entries that are put in
 _FLEETING: Final = 0.1
 _DELAY_MS: Final = 12 * 3_600_000  # longer than a run, with all jumps of its clocks
 _TTL_MS: Final = 300
+_BOUNDED: Final = "bounded"
+_KEPT_RECORDS: Final = 6
+_SOME_WRITES: Final = 60
+"""After so many, something was trimmed."""
+_BOUNDS: Final = {"retention.records": str(_KEPT_RECORDS), "retention.ms": str(_DELAY_MS)}
 _MOST: Final = 1 << 20
-
-
-def _ensure(broker: Broker, reply: Reply) -> None:
-    broker.create_stream(Definition(_SPACE, 1, _CONFIG, internal=True), reply, idempotent=True)
 
 
 class _Entry(NamedTuple):
@@ -92,6 +93,14 @@ class _Model:
         """Entries that are there until somebody takes them."""
         return tuple(one for one in self.entries if one.value not in self._fleeting)
 
+    def become(self, entries: _Entries) -> None:
+        """An operation was acknowledged, after which these are in it."""
+        self.entries = entries
+
+    def doubt(self, entries: _Entries) -> None:
+        """An operation has no answer; these are in it if it was done."""
+        self.unsure, self.looks = entries, 0
+
     def check(self, found: Sequence[QueueEntry], *, delayed: bool) -> None:
         """Raise BrokenPromise unless this may be in it; with `delayed` entries that are not shown are in it."""
         there = tuple(_Entry(one.position, one.version, one.value or b"") for one in found)
@@ -118,6 +127,54 @@ class _Model:
         return missing if at == len(there) else None
 
 
+class _BoundedModel(_Model):
+    """A queue of which the newest entries are kept, so many as the space says; others may be trimmed at any time."""
+
+    def __init__(self, name: bytes) -> None:
+        super().__init__(name)
+        self.trimmed = 0
+        self._least = 0  # how many of the newest have to be there
+        self._unsure_least = 0
+
+    @property
+    def lasting(self) -> _Entries:
+        kept = self.entries[len(self.entries) - self._least :]
+        return tuple(one for one in super().lasting if one in kept)
+
+    def become(self, entries: _Entries) -> None:
+        self._least = self._least_of(entries)
+        super().become(entries)
+
+    def doubt(self, entries: _Entries) -> None:
+        self._unsure_least = self._least_of(entries)
+        super().doubt(entries)
+
+    def _least_of(self, entries: _Entries) -> int:
+        """Of these entries, how many of the newest were never among those that may be trimmed."""
+        may_go = len(self.entries) - self._least
+        return min(_KEPT_RECORDS, max(0, len(entries) - may_go))
+
+    def check(self, found: Sequence[QueueEntry], *, delayed: bool) -> None:
+        there = tuple(_Entry(one.position, one.version, one.value or b"") for one in found)
+        gone = self._trimmed(self.entries, self._least, there, delayed=delayed)
+        if gone >= 0 and all(one in self.entries for one in there):
+            if self.unsure is not None and self.unsure[:gone] == self.entries[:gone]:
+                self.unsure = self.unsure[gone:]
+            self.entries, self.trimmed = self.entries[gone:], self.trimmed + gone
+            return
+        unsure = self.unsure or ()
+        gone = -1 if self.unsure is None else self._trimmed(unsure, self._unsure_least, there, delayed=delayed)
+        if gone < 0:
+            raise BrokenPromise(f"the queue {self.name!r} has {there}, and {self.entries} was acknowledged")
+        if not self._missing(unsure[gone:], there, delayed=delayed):
+            self.entries, self.unsure, self._least = there, None, min(self._unsure_least, len(there))
+
+    def _trimmed(self, wanted: _Entries, least: int, there: _Entries, *, delayed: bool) -> int:
+        """How many of the oldest were trimmed, if the rest is what is left of it; -1 if not."""
+        cuts = range(len(wanted) - least + 1)
+        return next((at for at in cuts if self._missing(wanted[at:], there, delayed=delayed) is not None), -1)
+
+
 class _QueueClient(CoordinatedClient):
     """Writes to a queue of its own, and reads it from whoever leads its shard."""
 
@@ -131,14 +188,16 @@ class _QueueClient(CoordinatedClient):
 
     def _new(self) -> _Model:
         self._queues += 1
-        model = _Model(b"q%d-%d" % (self._number, self._queues))
+        model = self._book.model(b"q%d-%d" % (self._number, self._queues))
         self._book.models.append(model)
         return model
 
     def step(self) -> None:
         """Do something, or look what became of the last operation."""
         reads = self._model.unsure is not None or self.chance.random() < 0.3
-        self._coordinator(_SPACE, "", lambda _key, _partitions: 0, _ensure, self._read if reads else self._write)
+        self._coordinator(
+            self._book.stream, "", lambda _key, _partitions: 0, self._book.ensure, self._read if reads else self._write
+        )
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -147,7 +206,7 @@ class _QueueClient(CoordinatedClient):
         delayed = model.unsure is not None or self.chance.random() < 0.5
 
         def ask(broker: Broker, reply: Reply) -> None:
-            space, limits = broker.streams.find(_SPACE), ReadLimits(_MOST, _MOST, 0, delayed)
+            space, limits = broker.streams.find(self._book.stream), ReadLimits(_MOST, _MOST, 0, delayed)
             if space is None:
                 reply(StreamNotFound("not known here yet"))
                 return
@@ -213,7 +272,7 @@ class _QueueClient(CoordinatedClient):
         name = self._model.name
 
         def command(broker: Broker) -> QueueCommand:
-            made: QueueCommand = kind(queue_of(broker.streams.get(_SPACE), name), *more)
+            made: QueueCommand = kind(queue_of(broker.streams.get(self._book.stream), name), *more)
             return made
 
         return command
@@ -225,7 +284,7 @@ class _QueueClient(CoordinatedClient):
         model = self._model
 
         def ask(broker: Broker, reply: Reply) -> None:
-            space = broker.streams.find(_SPACE)
+            space = broker.streams.find(self._book.stream)
             if space is None:
                 reply(StreamNotFound("not known here yet"))
             else:
@@ -234,12 +293,12 @@ class _QueueClient(CoordinatedClient):
         def answered(value: Any) -> None:
             if isinstance(value, Position):
                 self._book.writes += 1
-                model.entries = after(value)
+                model.become(after(value))
                 if self.chance.random() < _AT_ONCE:
                     self._read(place, node_id)
                     return
             elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, NOT_DONE):
-                model.unsure, model.looks = after(Position(0, 0)), 0
+                model.doubt(after(Position(0, 0)))
             self.next()
 
         self.calls.ask(node_id, ask, answered)
@@ -285,6 +344,7 @@ class QueueBook(ShardBook):
     """What was written to queues, and the nodes that have to have it."""
 
     stream = _SPACE
+    model: type[_Model] = _Model
 
     def __init__(self, cluster: Any) -> None:
         super().__init__(cluster)
@@ -298,11 +358,15 @@ class QueueBook(ShardBook):
         node.kinds = (queue_kind(_CHECKPOINT_RECORDS),)
         node.onlooker = self
 
+    def ensure(self, broker: Broker, reply: Reply) -> None:
+        """Create the space."""
+        broker.create_stream(Definition(self.stream, 1, _CONFIG, internal=True), reply, idempotent=True)
+
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
         """Those who use queues of their own, and those who share some."""
         owners = [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
         workers = [
-            QueueWorker(self.work, _SPACE, _ensure, calls, seed("workers"), think_us, number)
+            QueueWorker(self.work, _SPACE, self.ensure, calls, seed("workers"), think_us, number)
             for number in range(_WORKERS)
         ]
         return [*owners, *workers]
@@ -327,3 +391,25 @@ class QueueBook(ShardBook):
         """Raise BrokenPromise where nothing was ever written."""
         if not self.writes or not self.work.leases:
             raise BrokenPromise("nothing was written to queues, or nothing was leased")
+
+
+class BoundedQueueBook(QueueBook):
+    """The same of a space with retention, which is no internal stream: its queues are trimmed.
+
+    The newest entries of a queue are there, so many as its limit says: none becomes too old within a run. A trimmed
+    entry never returns. Nobody shares these queues.
+    """
+
+    stream = _BOUNDED
+    model = _BoundedModel
+
+    def ensure(self, broker: Broker, reply: Reply) -> None:
+        broker.create_stream(Definition(self.stream, 1, {**_CONFIG, **_BOUNDS}), reply, idempotent=True)
+
+    def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
+        return [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
+
+    def check_written(self) -> None:
+        trimmed = sum(model.trimmed for model in self.models if isinstance(model, _BoundedModel))
+        if not self.writes or (self.writes >= _SOME_WRITES and not trimmed):
+            raise BrokenPromise("nothing was written to queues, or nothing was trimmed")

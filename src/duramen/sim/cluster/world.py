@@ -37,7 +37,7 @@ from duramen.sim.cluster.keyed_transactions import JointBook
 from duramen.sim.cluster.network import SimulatedNetwork
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.process import NEVER_US
-from duramen.sim.cluster.queues import QueueBook
+from duramen.sim.cluster.queues import BoundedQueueBook, QueueBook
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.disk import Crashed
 from duramen.sim.machine.scheduler import VirtualClock
@@ -82,12 +82,13 @@ class ClusterWorld:
     def __init__(
         self, seed: int, write: Callable[[str], object] | None = None, faults: Collection[str] = (), *,
         shards: bool = False, queues: bool = False, keyed: bool = False, keyed_transactions: bool = False,
-        inventory: bool = False,
+        inventory: bool = False, bounded_queues: bool = False,
     ) -> None:  # fmt: skip
         """`write` gets each line of the trace; `faults` are the kinds that come, where the seed does not draw them.
 
         With `shards` two kinds of coordinators run beside the broker's own; with `queues` clients use queues, with
-        `inventory` the inventory, with `keyed` a keyed stream, with `keyed_transactions` two, also in transactions.
+        `bounded_queues` queues with retention, with `inventory` the inventory, with `keyed` a keyed stream, with
+        `keyed_transactions` two, also in transactions.
         """
         self.seed = seed
         self.true = VirtualClock()
@@ -113,7 +114,9 @@ class ClusterWorld:
         self._membership = random.Random(f"{seed}/membership")
         self.changes = self._membership.random() < _CHANGING
         self.shards: ShardBook | None = None
-        for wanted, book in ((queues, QueueBook), (inventory, InventoryBook), (shards, ShardBook)):
+        for wanted, book in (
+            (queues, QueueBook), (bounded_queues, BoundedQueueBook), (inventory, InventoryBook), (shards, ShardBook),
+        ):  # fmt: skip
             if wanted and self.shards is None:
                 self.shards = book(self)
         self.keyed = JointBook(self) if keyed_transactions else KeyedBook(self, seed) if keyed else None

@@ -11,7 +11,7 @@ from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.metadata.partitions import PartitionId
 from duramen.sim.cluster.checkers.history import Book
 from duramen.sim.cluster.checkers.invariants import Witness
-from duramen.sim.cluster.checkers.quorum import Council
+from duramen.sim.cluster.checkers.quorum import Council, is_coordinated
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log, LogKey
@@ -56,8 +56,7 @@ def ills(
 
 
 def _is_internal(council: Council, place: PartitionId) -> bool:
-    stream = council.state.stream_by_id(place.stream_id)
-    return stream is not None and stream.internal
+    return is_coordinated(council.state.stream_by_id(place.stream_id))
 
 
 def _open_transactions(leader: SimulatedNode, place: PartitionId) -> list[str]:

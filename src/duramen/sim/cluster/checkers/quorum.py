@@ -10,6 +10,7 @@ from zlib import crc32
 
 from msgspec import UNSET
 
+from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.ids import StreamId
 from duramen.controller.quorum.entries import data_of, events_of
 from duramen.controller.quorum.snapshot_chunks import Wire
@@ -22,12 +23,12 @@ from duramen.metadata.events import (
     StreamDeleted,
 )
 from duramen.metadata.partitions import PartitionId, PartitionState, without
-from duramen.metadata.state import ControllerState
+from duramen.metadata.state import ControllerState, StreamState
 from duramen.raft.messages import EntryBatch, Vote, VoteAnswer
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voters
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["Council"]
+__all__ = ["Council", "is_coordinated"]
 
 _NOTHING: Final = (0, 0)
 
@@ -180,3 +181,8 @@ class Council:
             able.update(event.isr)  # the leader has said so, and leaves with it
         if event.leader is not UNSET and event.leader is not None and event.leader not in able:
             raise BrokenPromise(f"node {event.leader} leads and was neither in sync nor eligible in {before}")
+
+
+def is_coordinated(stream: StreamState | None) -> bool:
+    """Whether coordinators write a stream: one of the brokers' own, or a queue space."""
+    return stream is not None and (stream.internal or stream.config.get(KIND) == QUEUES)

@@ -10,6 +10,7 @@ from duramen.broker.control.responses import Value
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
+from duramen.sim.cluster.checkers.quorum import is_coordinated
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.cluster.clients.client import ClusterClient
 
@@ -55,7 +56,7 @@ class ClusterAdminClient(ClusterClient):
         self.next()
 
     def _streams(self) -> list[str]:
-        return [name for name, one in self.calls.witness.council.state.streams.items() if not one.internal]
+        return [name for name, one in self.calls.witness.council.state.streams.items() if not is_coordinated(one)]
 
     # -- streams ------------------------------------------------------------------------------------
 

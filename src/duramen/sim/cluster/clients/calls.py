@@ -16,6 +16,7 @@ from duramen.service.broker import Broker
 from duramen.sim.cluster.checkers.history import Book
 from duramen.sim.cluster.checkers.invariants import Witness
 from duramen.sim.cluster.checkers.offsets import Bookmarks
+from duramen.sim.cluster.checkers.quorum import is_coordinated
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.draws import below
 from duramen.sim.machine.scheduler import VirtualClock
@@ -150,9 +151,8 @@ class ClientCalls:
             self._places = [place for place in self._all_places if not self.is_internal(place)]
 
     def is_internal(self, place: PartitionId) -> bool:
-        """Whether it is of a stream of the brokers' own."""
-        stream = self.witness.council.state.stream_by_id(place.stream_id)
-        return stream is not None and stream.internal
+        """Whether it is of a stream that no producer writes to."""
+        return is_coordinated(self.witness.council.state.stream_by_id(place.stream_id))
 
 
 def partition_at(broker: Broker, place: PartitionId) -> Partition:

@@ -8,6 +8,7 @@ from duramen.codec.batch import BatchInput, encode, header
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 from duramen.sim.cluster.checkers.history import SentBatch
+from duramen.sim.cluster.checkers.quorum import is_coordinated
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply, partition_at
 from duramen.sim.machine.trace import BrokenPromise
 
@@ -32,7 +33,7 @@ class FirstRecords:
         council = self._calls.witness.council
         for place, partition in council.state.partitions:
             stream = council.state.stream_by_id(place.stream_id)
-            if partition.leader is None or stream is None or stream.internal or place in council.lost:
+            if partition.leader is None or stream is None or is_coordinated(stream) or place in council.lost:
                 continue
             self._in_sync[place] = frozenset(partition.isr)
             self._waiting.add(place)
