@@ -1,9 +1,13 @@
 """The producers of a log."""
 
-import pytest
+from typing import NamedTuple
 
-from duramen.base.errors import OutOfOrderSequence, ProducerFenced
-from duramen.codec.batch import BatchInput, check, encode
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from duramen.base.errors import DuramenError, OutOfOrderSequence, ProducerFenced
+from duramen.codec.batch import BatchInput, Header, check, encode
 from duramen.storage.log.producers import ProducerTable
 
 
@@ -94,3 +98,75 @@ def test_a_cut_forgets_nobody_whose_batches_it_takes() -> None:
     with pytest.raises(OutOfOrderSequence):
         producers.check(check(batch(3, 0, 1)))
     assert producers.check(check(batch(3, 0, 0))) is None
+
+
+class Placed(NamedTuple):
+    """A batch of a turn and its offset."""
+
+    head: Header
+    base_offset: int
+
+
+WITHOUT = check(batch(-1, -1, -1))
+COUNTS = (1, 1, 3, 1 << 24, 1 << 30, (1 << 31) - 1)
+Drawn = tuple[int, int, int, int]
+"""Producer, epoch, number of records, and the distance of the sequence from the next one."""
+DRAWN = st.tuples(
+    st.sampled_from((-1, 1, 1, 2)), st.sampled_from((0, 0, 0, 1)), st.sampled_from(COUNTS),
+    st.sampled_from((0, 0, 0, 0, 1, -1, -5)),
+)  # fmt: skip
+
+
+def one_after_another(producers: ProducerTable, batches: list[Placed]) -> bool:
+    """Append batches to the table; whether each is new and none is refused."""
+    new = True
+    for one in batches:
+        if one.head.producer_id < 0:
+            continue
+        try:
+            new = producers.check(one.head) is None and new
+        except DuramenError:
+            return False
+        producers.add(one.head, one.base_offset, one.base_offset)
+    return new
+
+
+def placed(drawn: list[Drawn], sequences: dict[int, int]) -> list[Placed]:
+    """Batches as drawn, behind those with which `sequences` came about."""
+    found = []
+    for id_, epoch, count, distance in drawn:
+        sequence = sequences.get(id_, 0) + distance & 0x7FFFFFFF
+        sequences[id_] = sequence + count & 0x7FFFFFFF
+        head = WITHOUT._replace(
+            producer_id=id_, producer_epoch=epoch, base_sequence=sequence, last_offset_delta=count - 1, records=count
+        )
+        found.append(Placed(head, len(found)))
+    return found
+
+
+@given(st.lists(DRAWN, max_size=6), st.lists(DRAWN, max_size=12))
+@example([(1, 0, 1 << 30, 0), (1, 0, 1 << 30, 0)], [(1, 0, 1 << 30, 0)])  # the sequences of a duplicate
+@example([(1, 0, 1, 0)], [(1, 0, 1, 0), (2, 0, 1, 0)])
+def test_batches_that_follow_are_added_together_as_one_after_another(before: list[Drawn], drawn: list[Drawn]) -> None:
+    sequences: dict[int, int] = {}
+    together, apart = ProducerTable(), ProducerTable()
+    for one in placed(before, sequences):
+        one_after_another(together, [one])
+        one_after_another(apart, [one])
+    batches = placed(drawn, sequences)
+    rows = together.rows()
+    follow = together.follow(batches)
+    assert together.rows() == rows
+    if follow:
+        assert one_after_another(apart, batches)
+        together.add_all(batches, len(batches) - 1)
+        ours, theirs = ({row[0]: (row[1], row[3]) for row in table.rows()} for table in (together, apart))
+        assert ours == theirs
+
+
+def test_the_usual_batches_of_known_producers_follow() -> None:
+    producers = ProducerTable()
+    batches = placed([(1, 0, 1, 0), (2, 0, 3, 0), (1, 0, 1, 0), (-1, 0, 1, 0), (1, 0, 2, 0)], {})
+    assert not producers.follow(batches), "the first batch of a producer is examined by itself"
+    assert one_after_another(producers, batches[:2])
+    assert producers.follow(batches[2:])

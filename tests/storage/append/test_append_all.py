@@ -54,26 +54,31 @@ def append(doubles: StoreOnDoubles, log: Log, produced: list[Produced], *, toget
     store.flush()
 
 
-def drawn(chance: random.Random, now_ms: int) -> Produced:
-    """Mostly of nobody in particular; some repeat what an idempotent producer sent, or leave a gap."""
+def drawn(chance: random.Random, now_ms: int, sequences: dict[int, int]) -> Produced:
+    """Half are of idempotent producers, whose next sequences are `sequences`; some repeat one, or leave a gap."""
     count = chance.choice((1, 1, 1, 3))
     records = [
         BatchInput(now_ms + chance.choice((0, 0, 1, -9000)), None, chance.randbytes(chance.choice((1, 100, 3000))))
         for _ in range(count)
     ]
-    if chance.random() < 0.9:
+    if chance.random() < 0.5:
         return Produced(encode(records))
-    return Produced(encode(records, producer_id=7, producer_epoch=0, base_sequence=chance.randrange(3)))
+    id_, odd = chance.choice((7, 8, 9)), chance.random() < 0.05
+    sequence = chance.randrange(3) if odd else sequences.get(id_, 0)
+    sequences[id_] = sequence + count & 0x7FFFFFFF
+    epoch = chance.choice((0, 1)) if odd else 0
+    return Produced(encode(records, producer_id=id_, producer_epoch=epoch, base_sequence=sequence))
 
 
 def run(seed: int, *, together: bool) -> list[object]:
     """All that came of some turns, stops and crashes."""
     chance, doubles = random.Random(seed), StoreOnDoubles()
     found: list[object] = []
+    sequences: dict[int, dict[int, int]] = {number: {} for number in range(len(CONFIGS))}
     for _ in range(12):
         number = chance.randrange(len(CONFIGS))
         log = doubles.log(number, CONFIGS[number])
-        produced = [drawn(chance, doubles.clock.wall_ms()) for _ in range(chance.choice((1, 2, 30)))]
+        produced = [drawn(chance, doubles.clock.wall_ms(), sequences[number]) for _ in range(chance.choice((1, 2, 30)))]
         append(doubles, log, produced, together=together)
         if chance.random() < 0.7:
             doubles.settle()

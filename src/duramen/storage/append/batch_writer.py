@@ -92,11 +92,11 @@ class BatchWriter:
         # Inlined loops: a single request finds cold caches, and each function call counts.
         active, config, wal = log.segments[-1], log.config, self._wal
         first_offset = next_offset = log.end_offset
-        size, newest = 0, active.first_timestamp
+        size, newest, idempotent = 0, active.first_timestamp, False
         for append in appends:
             head = append.head
             if head.producer_id >= 0:
-                return False
+                idempotent = True
             size += len(append.batch)
             next_offset += head.records
             newest = max(newest, head.max_timestamp)
@@ -111,6 +111,8 @@ class BatchWriter:
             and newest - active.first_timestamp <= config.segment_ms - config.segment_jitter_ms
             and (not waiting_bytes or waiting_bytes + size <= pending_bytes)
             and wal.fits(size, len(appends))
+            and not (idempotent and self._refusals)
+            and (not idempotent or log.producers.follow(appends))
         ):
             return False
         batches: list[Buffer] = []
@@ -122,6 +124,8 @@ class BatchWriter:
             first_offset += append.head.records
         until = wal.stage_all(FrameType.APPEND, log.id, batches)
         active.append_all(batches, appends)
+        if idempotent:
+            log.producers.add_all(appends, self._clock.wall_ms())
         log.end_offset = next_offset
         log.version += 1
         wal.wait(until, done, log, next_offset, len(appends))

@@ -6,12 +6,12 @@ because the log cannot tell.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
 from duramen.codec.batch import Header
 
-__all__ = ["ANY_ID", "NO_ID", "ProducerRow", "ProducerTable"]
+__all__ = ["ANY_ID", "NO_ID", "Appended", "ProducerRow", "ProducerTable"]
 
 NO_ID: Final = -1
 """The forgotten id of a log that has forgotten no producer."""
@@ -20,9 +20,22 @@ ANY_ID: Final = (1 << 63) - 1
 
 _REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
+_MOST_SEQUENCES: Final = 1 << 24  # of a batch that `follow` accepts: with so few, a duplicate never has the next one
 
 ProducerRow = tuple[int, int, int, list[tuple[int, int, int]]]
 """(producer id, epoch, timestamp of its last append in ms, [(first sequence, last sequence, base offset)])"""
+
+
+class Appended(Protocol):
+    """A batch to be appended."""
+
+    @property
+    def head(self) -> Header:
+        """Its header."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset, once it is assigned."""
 
 
 class _Producer:
@@ -79,6 +92,32 @@ class ProducerTable:
             raise OutOfOrderSequence(f"producer {batch.producer_id} writes sequence {first}, not {expected}")
         return None
 
+    def follow(self, batches: Iterable[Appended]) -> bool:
+        """Whether `check` is None for each batch, appended in this order, and its producer has written in its epoch.
+
+        Batches without a producer do not count.
+        """
+        expected: dict[int, tuple[int, int]] = {}
+        for one in batches:
+            head = one.head
+            id_ = head.producer_id
+            if id_ < 0:
+                continue
+            found = expected.get(id_)
+            if found is None:
+                producer = self._producers.get(id_)
+                if producer is None or not producer.batches:
+                    return False
+                _, last, _ = producer.batches[-1]
+                if last - producer.batches[0][0] & _SEQUENCE_MASK > _REMEMBERED * _MOST_SEQUENCES:
+                    return False
+                found = producer.epoch, last + 1 & _SEQUENCE_MASK
+            epoch, first = found
+            if head.base_sequence != first or head.producer_epoch != epoch or head.records > _MOST_SEQUENCES:
+                return False
+            expected[id_] = epoch, first + head.records & _SEQUENCE_MASK
+        return True
+
     def _check_unknown(self, batch: Header) -> None:
         if batch.base_sequence and batch.producer_id > self.forgotten_id:
             raise OutOfOrderSequence(
@@ -103,6 +142,18 @@ class ProducerTable:
         producer.batches.append(entry)
         if len(producer.batches) > _REMEMBERED:
             del producer.batches[0]
+
+    def add_all(self, batches: Iterable[Appended], now_ms: int) -> None:
+        """Add batches that `follow` has accepted, at their offsets."""
+        for one in batches:
+            head = one.head
+            if head.producer_id >= 0:
+                first = head.base_sequence
+                producer = self._producers[head.producer_id]
+                producer.last_ms = now_ms
+                producer.batches.append((first, first + head.records - 1 & _SEQUENCE_MASK, one.base_offset))
+                if len(producer.batches) > _REMEMBERED:
+                    del producer.batches[0]
 
     def row(self, producer_id: int) -> ProducerRow | None:
         """The present entry of a producer."""
