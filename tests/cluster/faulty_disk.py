@@ -85,6 +85,9 @@ class FaultyFiles:
     def exists(self, path: str) -> bool:
         return self._files.exists(path)
 
+    def in_place(self, path: str) -> bool:
+        return self._files.in_place(path)
+
     def names(self, path: str) -> list[str]:
         return self._files.names(path)
 

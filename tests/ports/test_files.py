@@ -137,6 +137,18 @@ def test_what_memory_may_forget_is_read_as_before(files: FileSystem) -> None:
     assert bytes(file.read(0, len(content))) == content
 
 
+def test_an_open_file_is_in_place_until_it_is_removed(files: FileSystem) -> None:
+    files.make_directory("wal")
+    file = files.open("wal/data", create=True)
+    assert files.in_place("wal/data")
+    files.rename("wal/data", "wal/moved")
+    assert not files.in_place("wal/data")
+    assert files.in_place("wal/moved")
+    files.unlink("wal/moved")
+    assert not files.in_place("wal/moved")
+    file.close()
+
+
 def test_truncate_cuts_and_extends(files: FileSystem) -> None:
     file = files.open("data", create=True)
     file.write([b"abcdef"], 0)

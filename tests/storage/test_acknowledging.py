@@ -227,16 +227,16 @@ def test_while_syncs_follow_one_another_the_files_names_are_looked_for_now_and_t
             doubles.worker.run_soon()
         return size
 
-    exists = doubles.files.exists
+    in_place = doubles.files.in_place
 
     def look(path: str) -> bool:
         looks.append(doubles.clock.monotonic_ms())
-        return exists(path)
+        return in_place(path)
 
     doubles.append(doubles.log(), b"first")
     doubles.worker.run_soon()
     doubles.files.interfere = call
-    doubles.files.exists = look  # type: ignore[method-assign]
+    doubles.files.in_place = look  # type: ignore[method-assign]
     for _ in range(250):
         doubles.worker.start("sync")
     assert [later - earlier for earlier, later in pairwise(looks)] == [101, 101]

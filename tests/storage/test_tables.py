@@ -133,7 +133,7 @@ def one_after_another(producers: ProducerTable, batches: list[Placed]) -> bool:
 
 def placed(drawn: list[Drawn], sequences: dict[int, int]) -> list[Placed]:
     """Batches as drawn, behind those with which `sequences` came about."""
-    found = []
+    found: list[Placed] = []
     for id_, epoch, count, distance in drawn:
         sequence = sequences.get(id_, 0) + distance & 0x7FFFFFFF
         sequences[id_] = sequence + count & 0x7FFFFFFF

@@ -92,6 +92,12 @@ class FileSystem(Protocol):
     def exists(self, path: str) -> bool:
         """Plain: whether a file or directory exists."""
 
+    def in_place(self, path: str) -> bool:
+        """Plain, from any thread: whether a file that was open before still exists at its path.
+
+        May rely on reports of the system instead of looking: moves and removals before the present event are noticed.
+        """
+
     def names(self, path: str) -> list[str]:
         """Blocking: names in a directory, sorted; FileNotFoundError if it does not exist."""
 

@@ -134,13 +134,15 @@ def targets(output: Path, *, peers: Sequence[Peer], spark: bool, effort: Effort 
     show(console, targets_table(outcomes), document, as_json=as_json)
 
 
-def clients(output: Path, *, peers: Sequence[Peer], effort: Effort, as_json: bool = False) -> None:
+def clients(
+    output: Path, *, peers: Sequence[Peer], effort: Effort, parts: Sequence[str] = users.PARTS, as_json: bool = False
+) -> None:
     """Measure what users of Kafka's clients do; prints a table, or JSON, writes clients.json."""
     console = console_for(as_json=as_json)
-    with LoadWorker(console, users.steps(effort)) as worker, _field(output, peers, nats=False) as field:
-        outcomes = users.measure(field, worker, effort)
+    with LoadWorker(console, users.steps(effort, parts)) as worker, _field(output, peers, nats=False) as field:
+        outcomes = users.measure(field, worker, effort, parts)
     document = output / "clients.json"
-    write_document(document, {"effort": effort._asdict(), "targets": targets_document(outcomes)})
+    write_document(document, {"effort": effort._asdict(), "parts": list(parts), "targets": targets_document(outcomes)})
     show(console, targets_table(outcomes), document, as_json=as_json)
 
 

@@ -181,6 +181,10 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
 @command.command("clients", short_help="Kafka clients with Duramen and with Apache Kafka.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
 @_scale
+@click.option("--part", "parts", multiple=True,
+              type=click.Choice(["throughput", "transactions", "groups", "tailing", "topics", "memory"]),
+              help="What to measure; may be repeated. tailing: from send to receive of a consumer that follows 1,000"
+              " records a second. Default: all of it.")  # fmt: skip
 @click.option(
     "--peer",
     "peers",
@@ -190,13 +194,17 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
 )
 @_output
 @format_option
-def _clients(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, format_: str) -> None:
+def _clients(
+    output: Path, parts: tuple[str, ...], peers: tuple[Any, ...], rounds: int, scale: float, format_: str
+) -> None:
     """Throughput on 1, 10 and 100 partitions, transactions, groups, following closely, 1,000 topics, memory."""
     _check(output)
     from duramen.bench.commands import clients
+    from duramen.bench.scenarios.clients import PARTS
     from duramen.bench.scenarios.effort import scaled
 
-    clients(output, peers=peers, effort=scaled(rounds, scale), as_json=format_ == JSON)
+    chosen = list(dict.fromkeys(parts)) or PARTS
+    clients(output, peers=peers, effort=scaled(rounds, scale), parts=chosen, as_json=format_ == JSON)
 
 
 def _storage(name: str, short_help: str, help_text: str, rounds: int) -> None:

@@ -38,6 +38,10 @@ def _sync(fd: int, sync: Callable[[int], None]) -> None:
         os.fsync(fd)
 
 
+def _unknown() -> bool:
+    return False
+
+
 class HostFile:
     """A file descriptor; closed with the object."""
 
@@ -135,6 +139,7 @@ class HostFileSystem:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
+        self._quiet: Callable[[], bool] = _unknown
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
@@ -144,7 +149,14 @@ class HostFileSystem:
         return HostFile(os.open(self._path(path), flags | os.O_CLOEXEC, 0o644))
 
     def exists(self, path: str) -> bool:
-        return os.access(f"{self._root}/{path}", os.F_OK)  # one call: it is asked before each lone acknowledgement
+        return os.access(f"{self._root}/{path}", os.F_OK)
+
+    def in_place(self, path: str) -> bool:
+        return self._quiet() or self.exists(path)
+
+    def rely_on(self, quiet: Callable[[], bool]) -> None:
+        """`quiet` tells whether nothing below or above the root was moved or removed since its last call."""
+        self._quiet = quiet
 
     def names(self, path: str) -> list[str]:
         return sorted(os.listdir(self._path(path)))

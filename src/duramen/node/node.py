@@ -1,6 +1,7 @@
 """A node: the directory, the store, the broker and the doors, from settings to running and back."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import shutil
@@ -30,6 +31,7 @@ from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.descriptors import Descriptors, allow_descriptors
 from duramen.host.files import HostFileSystem
 from duramen.host.memory import return_large_blocks
+from duramen.host.watch import PathWatch
 from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
@@ -50,6 +52,7 @@ from duramen.storage.recovery.progress import RecoveryProgress
 from duramen.storage.recovery.recovery import Recovered, recover
 from duramen.storage.segment.handles import Handles
 from duramen.storage.store import Store, StoreLimits
+from duramen.storage.wal.wal import WAL_DIRECTORY
 
 if TYPE_CHECKING:
     from duramen.controller.membership.member import ClusterMember
@@ -108,6 +111,7 @@ class NodeAssembly:
         self._deadlines = Deadlines()
         self._ticking = Ticking(self._deadlines, self._clock)
         self._worker: HostWorker | None = None
+        self._wal_watch: PathWatch | None = None
         self._directory: DataDirectory | None = None
         self._recovery: asyncio.Future[Recovered] | None = None
         self._broker: Broker | None = None
@@ -133,9 +137,8 @@ class NodeAssembly:
         http_sockets = bind_all(*_HTTP, self._listening.http)
         if self._listening.cluster is not None:
             self._joining = _joining(self.settings, self._listening.cluster, self._listening)
-        files: FileSystem = HostFileSystem(str(self.data_dir))
-        if self._through is not None:
-            files = self._through(files)
+        host_files = HostFileSystem(str(self.data_dir))
+        files: FileSystem = host_files if self._through is None else self._through(host_files)
         self._directory = open_directory(files, HostRandomness(), str(self.data_dir))
         (self.data_dir / _RUN).mkdir(exist_ok=True)
         self._forget_addresses()  # of a killed node
@@ -150,6 +153,7 @@ class NodeAssembly:
         listen_all(*_HTTP, http_sockets)
         self.addresses["http"] = self._http.start(http_sockets)
         store = await self._open_store(files, self._directory)
+        self._watch_wal(host_files)
         doors = {"kafka": self._advertised(kafka_sockets[0]), "http": _address(http_sockets[0])}
         if self._listening.nats_reached is not None:
             from duramen.node.nats_routes import ENDPOINT
@@ -181,6 +185,12 @@ class NodeAssembly:
         # A test's node does not live long enough to gain from a collection.
         self._collecting.start(collect=self._faults is None)
         self._measuring.start()
+
+    def _watch_wal(self, files: HostFileSystem) -> None:
+        # Without a watch the store looks for its files at each sync.
+        with contextlib.suppress(OSError):
+            self._wal_watch = PathWatch(asyncio.get_running_loop(), str(self.data_dir / WAL_DIRECTORY))
+            files.rely_on(self._wal_watch.quiet)
 
     def _add_obstacles(self, store: Store, membership: "ClusterMember | None") -> None:
         self._readiness.add(partial(_storage_problem, store, membership))
@@ -366,6 +376,8 @@ class NodeAssembly:
             await self._http.stop()
         if self._worker is not None:
             self._worker.stop()
+        if self._wal_watch is not None:
+            self._wal_watch.close()
         if self._rows is not None:
             self._rows.close()
         if self._recovery is not None:

@@ -80,6 +80,9 @@ class ReadOnlyFileSystem:
     def exists(self, path: str) -> bool:
         return self._files.exists(path)
 
+    def in_place(self, path: str) -> bool:
+        return self._files.in_place(path)
+
     def names(self, path: str) -> list[str]:
         try:
             return self._files.names(path)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.channels import KafkaChannel, LoadChannel, NatsChannel
+from duramen.bench.load.channels import IdempotentChannel, KafkaChannel, LoadChannel, NatsChannel
 from duramen.codec.batch import check
 from duramen.codec.kafka.header import encode_response, read_request_header
 from duramen.codec.kafka.produce import PartitionResponse, TopicResponse, decode_request
@@ -54,7 +54,7 @@ def test_kafka_finds_an_error_wherever_it_is(partitions: int, before: int, data:
 
 
 def test_kafka_sends_one_sound_record_to_each_partition() -> None:
-    frame = memoryview(KafkaChannel(_VERSION, "stream", 1000, (3, 4)).frame)[4:]
+    frame = memoryview(KafkaChannel(_VERSION, "stream", 1000, (3, 4)).frames(1))[4:]
     request = decode_request(_VERSION, frame, read_request_header(frame).end)
     assert request.acks == -1
     (topic,) = request.topics
@@ -62,6 +62,20 @@ def test_kafka_sends_one_sound_record_to_each_partition() -> None:
     for data in topic.partitions:
         assert data.records is not None
         assert check(data.records).records == 1
+
+
+def test_kafka_numbers_the_records_of_an_idempotent_producer() -> None:
+    channel = IdempotentChannel(_VERSION, "stream", 100, 77)
+    sent = b"".join((channel.frames(1), channel.frames(2)))
+    size = len(sent) // 3
+    for number in range(3):
+        frame = memoryview(sent[size * number : size * (number + 1)])[4:]
+        ((data,),) = (
+            topic.partitions for topic in decode_request(_VERSION, frame, read_request_header(frame).end).topics
+        )
+        assert data.records is not None
+        head = check(data.records)
+        assert (head.producer_id, head.producer_epoch, head.base_sequence) == (77, 0, number)
 
 
 @given(st.integers(1, 50), st.lists(st.integers(0), max_size=10))

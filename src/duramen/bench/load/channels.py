@@ -1,6 +1,7 @@
 """The protocol side of a load generator's connection: a frame ready to send, and acknowledgements.
 
-The frame is made once and sent repeatedly, so that the broker is measured and not the encoder. Kafka's responses to the
+The frame is made once and sent repeatedly, so that the broker is measured and not the encoder; for an idempotent
+producer, the sequence is changed each time. Kafka's responses to the
 same frame look alike: the first is decoded in full, in the others only the fields that can differ. Bytes in, counts
 out; nothing here touches a socket.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.batch import BatchInput, encode
+from duramen.codec.batch import BatchInput, encode, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_request, response_body_start
 from duramen.codec.kafka.produce import (
@@ -25,21 +26,25 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.nats import Parser, ServerError, Signal, encode_pub
 from duramen.codec.varint import encode_uvarint
 
-__all__ = ["KafkaChannel", "LoadChannel", "NatsChannel"]
+__all__ = ["IdempotentChannel", "KafkaChannel", "LoadChannel", "NatsChannel"]
 
 _CLIENT_ID: Final = "duramen-bench"
 _ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _PARTITION_BYTES: Final = 33  # of an answer without an error: numbers (30), no record errors, no message, no tags
+_LARGEST_SEQUENCE: Final = 0x7FFFFFFF
 _PONG: Final = b"PONG\r\n"
 
 
 class LoadChannel(Protocol):
     """One side of a connection: what to send for a message, and what answers mean."""
 
-    frame: bytes
     reply: bytes
     """What has to be sent back besides (a PONG); whoever sends it sets it to nothing again."""
+
+    def frames(self, count: int) -> bytes:
+        """What to send for so many messages; all of it is sent, once."""
+        ...
 
     def take(self, data: bytes) -> int:
         """How many messages these bytes acknowledge. Raises RequestInvalid where one was refused."""
@@ -58,6 +63,8 @@ class KafkaChannel:
         self.frame = encode_request(ApiKey.PRODUCE, version, 1, _CLIENT_ID, body)
         self.reply = b""
         self._version = version
+        self._batch_start = self.frame.index(batch)
+        self._batch_bytes = len(batch)
         self._held = b""
         self._answer_bytes = 0
         self._partitions = len(partitions)
@@ -67,6 +74,9 @@ class KafkaChannel:
             4 + 4 + 1 + 1 + len(encode_uvarint(name_bytes + 1)) + name_bytes + len(encode_uvarint(len(partitions) + 1))
         )
         self._errors = [before + _PARTITION_BYTES * index + 4 for index in range(len(partitions))]
+
+    def frames(self, count: int) -> bytes:
+        return self.frame * count
 
     def take(self, data: bytes) -> int:
         if self._held:
@@ -102,6 +112,25 @@ class KafkaChannel:
                 raise RequestInvalid(f"{self._partitions} partitions were written, {len(topic.partitions)} answered")
 
 
+class IdempotentChannel(KafkaChannel):
+    """Such requests of an idempotent producer, to one partition."""
+
+    def __init__(self, version: int, topic: str, value_bytes: int, producer_id: int, partition: int = 0) -> None:
+        super().__init__(version, topic, value_bytes, (partition,))
+        self._next = bytearray(self.frame)
+        self._batch = memoryview(self._next)[self._batch_start : self._batch_start + self._batch_bytes]
+        self._producer_id = producer_id
+        self._sequence = 0
+
+    def frames(self, count: int) -> bytes:
+        found = []
+        for _ in range(count):
+            set_producer(self._batch, self._producer_id, 0, self._sequence, transactional=False)
+            self._sequence = self._sequence + 1 & _LARGEST_SEQUENCE
+            found.append(bytes(self._next))
+        return b"".join(found)
+
+
 def _error_name(code: int) -> str:
     try:
         return ErrorCode(code).name
@@ -117,6 +146,9 @@ class NatsChannel:
         self.frame = encode_pub(subject.encode(), os.urandom(value_bytes), inbox.encode())
         self.reply = b""
         self._parser = Parser()
+
+    def frames(self, count: int) -> bytes:
+        return self.frame * count
 
     def take(self, data: bytes) -> int:
         count = 0

@@ -102,7 +102,7 @@ class _Loop:
             return
         line = self._lines[number]
         self._sent[number].extend([now_ns] * count)
-        frame = line.channel.frame
+        frame = line.channel.frames(count)
         if number not in self._out and count == 1:
             try:
                 sent = line.socket.send(frame)
@@ -113,7 +113,7 @@ class _Loop:
             if sent < len(frame):
                 self._queue(number, frame[sent:])
             return
-        self._queue(number, frame * count)
+        self._queue(number, frame)
 
     def _queue(self, number: int, data: bytes) -> None:
         waiting = self._out.get(number)
@@ -149,16 +149,21 @@ def fly(
     duration_s: float | None = None,
     messages: int | None = None,
     partitions: Sequence[Sequence[int]] = ((0,),),
+    idempotent: bool = False,
 ) -> ClosedLoopResult:
     """Keep `in_flight` requests of single records on each connection, for a time or for so many messages.
 
-    Connection i writes to the partitions at i, round and round. What comes in the first `warm_s` is not counted.
+    Connection i writes to the partitions at i, round and round; with `idempotent` as an idempotent producer. What comes
+    in the first `warm_s` is not counted.
     However short the time is, something is acknowledged in it.
     Raises RequestTimedOut, ServerUnreachable or RequestInvalid.
     """
     lines: list[Line] = []
     try:
-        lines.extend(open_line(contender, value_bytes, partitions[i % len(partitions)]) for i in range(connections))
+        lines.extend(
+            open_line(contender, value_bytes, partitions[i % len(partitions)], idempotent=idempotent)
+            for i in range(connections)
+        )
         loop = _Loop(contender, lines, in_flight)
         try:
             return _fly(loop, warm_s, duration_s, messages)

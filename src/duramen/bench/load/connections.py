@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import ServerUnreachable
 from duramen.bench.contenders import Contender
-from duramen.bench.load.channels import KafkaChannel, LoadChannel, NatsChannel
+from duramen.bench.load.channels import IdempotentChannel, KafkaChannel, LoadChannel, NatsChannel
 from duramen.bench.load.nats import BenchNatsConnection
 from duramen.client.cluster import parse_servers
 from duramen.client.connection import BrokerConnection
@@ -16,6 +16,7 @@ __all__ = ["CHUNK_BYTES", "Line", "lost", "open_line"]
 
 CHUNK_BYTES: Final = 256 * 1024
 _TIMEOUT_S: Final = 30.0
+_ANY_PRODUCER: Final = {"transactional_id": None, "transaction_timeout_ms": 60_000}
 
 
 class Line(NamedTuple):
@@ -25,17 +26,28 @@ class Line(NamedTuple):
     channel: LoadChannel
 
 
-def open_line(contender: Contender, value_bytes: int, partitions: Sequence[int] = (0,)) -> Line:
-    """A new connection to a contender. Raises ServerUnreachable."""
+def open_line(
+    contender: Contender, value_bytes: int, partitions: Sequence[int] = (0,), *, idempotent: bool = False
+) -> Line:
+    """A new connection to a contender, for one partition if it is of an `idempotent` producer.
+
+    Raises ServerUnreachable.
+    """
+    channel: LoadChannel
     if contender.door == "nats":
         connection = BenchNatsConnection(contender.address)
-        channel: LoadChannel = NatsChannel(contender.topic, connection.inbox, value_bytes)
+        channel = NatsChannel(contender.topic, connection.inbox, value_bytes)
         connection.socket.setblocking(False)
         return Line(connection.socket, channel)
     ((host, port),) = parse_servers(contender.address)
     negotiating = BrokerConnection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
     try:
         version = negotiating.version(ApiKey.PRODUCE)
+        if idempotent:
+            producer_id: int = negotiating.request(ApiKey.INIT_PRODUCER_ID, _ANY_PRODUCER)["producer_id"]
+            channel = IdempotentChannel(version, contender.topic, value_bytes, producer_id, *partitions)
+        else:
+            channel = KafkaChannel(version, contender.topic, value_bytes, partitions)
     finally:
         negotiating.close()
     try:
@@ -44,7 +56,7 @@ def open_line(contender: Contender, value_bytes: int, partitions: Sequence[int] 
         raise lost(contender, error) from None
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     opened.setblocking(False)
-    return Line(opened, KafkaChannel(version, contender.topic, value_bytes, partitions))
+    return Line(opened, channel)
 
 
 def lost(contender: Contender, error: OSError | None = None) -> ServerUnreachable:

@@ -53,7 +53,7 @@ class _Run:
                 missing = count - len(self.took_us)
                 raise RequestTimedOut(f"{self._contender.name} has not acknowledged {missing} of {count} messages")
             if not self._out and self._sent < count and due_ns <= now_ns:
-                self._out = memoryview(self._line.channel.frame)
+                self._out = memoryview(self._line.channel.frames(1))
                 self._sent += 1
                 due_ns = now_ns
             if self._out:

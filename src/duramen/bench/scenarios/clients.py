@@ -1,6 +1,6 @@
 """Everyday work of Kafka clients, compared with Apache Kafka: throughput, transactions, groups, memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from duramen.bench.contenders import Contender
@@ -14,10 +14,13 @@ from duramen.bench.load.tail import tail
 from duramen.bench.load.transactions import transact
 from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.sizes import size_name
-from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured
+from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured, told
 from duramen.bench.scenarios.effort import Effort
+from duramen.bench.system import cpu_s
 
-__all__ = ["measure", "steps"]
+__all__ = ["PARTS", "measure", "steps"]
+
+PARTS: Final = ("throughput", "transactions", "groups", "tailing", "topics", "memory")
 
 OURS: Final = "duramen sync"
 LAZY: Final = "kafka lazy"
@@ -36,17 +39,27 @@ _LATENCY: Final = 0.5
 _MEMORY: Final = 0.25
 
 
-def steps(effort: Effort) -> int:
+def steps(effort: Effort, parts: Sequence[str] = PARTS) -> int:
     """The most jobs there are."""
-    return effort.rounds * (2 * 2 * len(_SIZES) * len(_PARTITIONS) + 2 + 2 * len(_MEMBERS) + 3 + 2) + 2
+    jobs = {
+        "throughput": 2 * 2 * len(_SIZES) * len(_PARTITIONS), "transactions": 2, "groups": 2 * len(_MEMBERS),
+        "tailing": 3, "topics": 2,
+    }  # fmt: skip
+    return effort.rounds * sum(jobs.get(part, 0) for part in parts) + 2 * ("memory" in parts)
 
 
-def measure(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
-    """Everything, memory of the idle brokers first and after the same load last."""
+def measure(
+    field: BenchServers, worker: LoadWorker, effort: Effort, parts: Sequence[str] = PARTS
+) -> list[TargetOutcome]:
+    """The `parts`; memory of the idle brokers first and after the same load last."""
+    works = {
+        "throughput": _throughput, "transactions": _transactions, "groups": _groups, "tailing": _tailing,
+        "topics": _creating,
+    }  # fmt: skip
     idle = _memory(field)
-    outcomes = _throughput(field, worker, effort)
-    outcomes += [_transactions(field, worker, effort), *_groups(field, worker, effort)]
-    outcomes += [*_tailing(field, worker, effort), _creating(field, worker, effort)]
+    outcomes = [outcome for part, work in works.items() if part in parts for outcome in work(field, worker, effort)]
+    if "memory" not in parts:
+        return outcomes
     used = _memory(field)
     held = _connections(field, worker)
     for what, found in (("idle", idle), ("after all of this", used), (f"with {_CONNECTIONS:,} idle connections", held)):
@@ -91,13 +104,13 @@ def _throughput(field: BenchServers, worker: LoadWorker, effort: Effort) -> list
     return outcomes
 
 
-def _transactions(field: BenchServers, worker: LoadWorker, effort: Effort) -> TargetOutcome:
+def _transactions(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     def job(contender: Contender) -> float:
         what = f"transactions, {contender.name}"
         return worker.run(what, transact, contender, _SIZES[0], _TRANSACTION_RECORDS, effort.full_s)
 
     target = f"transactions of {_TRANSACTION_RECORDS} records"
-    return _faster(target, _rounds(field, effort, job), "a second")
+    return [_faster(target, _rounds(field, effort, job), "a second")]
 
 
 def _groups(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
@@ -113,24 +126,33 @@ def _groups(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[Tar
 
 
 def _tailing(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
-    rounds = {50.0: Rounds(), 99.0: Rounds()}
+    rounds, cpu_us = {50.0: Rounds(), 99.0: Rounds()}, Rounds()
     warm, schedule = Schedule(_TAIL_HZ, _WARM_S), Schedule(_TAIL_HZ, effort.paced_s)
     for number in range(effort.rounds):
         for contender in _turns(field, number, synced=True):
             what = f"following {_TAIL_HZ:g} records a second, {contender.name}"
+            process_id = field.process_id if contender.name == OURS else field.kafka_process_id
+            before_s = cpu_s(process_id) if process_id is not None else 0.0
             found = Latencies(worker.run(what, tail, contender, _TAIL_BYTES, warm, schedule))
+            if process_id is not None:
+                spent_s = cpu_s(process_id) - before_s
+                cpu_us.add(contender.name, spent_s * 1e6 / (warm.messages + schedule.messages))
             for point, figures in rounds.items():
                 figures.add(contender.name, found.at_ms(point) or found.max_ms)
             field.remove(contender)
     target = f"from send to receive at {_TAIL_HZ:,.0f} records a second"
-    return [_smaller(f"{target}, p{point:g}", figures, _LATENCY, SYNCED, "ms") for point, figures in rounds.items()]
+    spent = ", ".join(f"{name} {figure:.0f} µs" for name, figure in cpu_us.medians.items())
+    return [
+        *(_smaller(f"{target}, p{point:g}", figures, _LATENCY, SYNCED, "ms") for point, figures in rounds.items()),
+        told(f"{target}, processor time of the broker for each", spent),
+    ]
 
 
-def _creating(field: BenchServers, worker: LoadWorker, effort: Effort) -> TargetOutcome:
+def _creating(field: BenchServers, worker: LoadWorker, effort: Effort) -> list[TargetOutcome]:
     def job(contender: Contender) -> float:
         return worker.run(f"creating {_TOPICS:,} topics, {contender.name}", create_topics, contender, _TOPICS)
 
-    return _smaller(f"{_TOPICS:,} topics are created", _rounds(field, effort, job), 1.0, LAZY, "s")
+    return [_smaller(f"{_TOPICS:,} topics are created", _rounds(field, effort, job), 1.0, LAZY, "s")]
 
 
 def _memory(field: BenchServers) -> Rounds:

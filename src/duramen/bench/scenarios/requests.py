@@ -43,6 +43,7 @@ class _Load(NamedTuple):
 _LOADS: Final = (
     _Load("1 connection, one request", {}),
     _Load("50 connections, one request each", {"connections": 50}, _LEAST_RATE, _CPU_US),
+    _Load("50 connections, one request each, idempotent", {"connections": 50, "idempotent": True}),
     _Load("50 requests in flight on one connection", {"in_flight": 50}),
 )
 

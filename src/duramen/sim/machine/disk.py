@@ -190,6 +190,9 @@ class MemoryFileSystem:
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
 
+    def in_place(self, path: str) -> bool:
+        return self.exists(path)
+
     def names(self, path: str) -> list[str]:
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -357,7 +357,7 @@ class Wal:
             if file.generation < self._covered >> 32:
                 continue  # the last sync covered all of it: it may be reused by now
             file.file.sync()
-            if look and not self._files.exists(wal_path(file.slot)):
+            if look and not self._files.in_place(wal_path(file.slot)):
                 raise OSError(errno.ENOENT, f"{wal_path(file.slot)} is gone: was the data directory moved or deleted?")
         ended = self._clock.seconds()
         seconds = ended - started
