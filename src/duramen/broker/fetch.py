@@ -400,7 +400,7 @@ class Fetcher:
         if not self._poked:
             # Later: one sync raises the high watermarks of many partitions.
             self._poked = True
-            self._fetches.store.soon(self._look_again)
+            self._fetches.store.after_release(self._look_again)
 
     def _look_again(self) -> None:
         self._poked = False

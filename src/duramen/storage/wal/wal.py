@@ -13,7 +13,7 @@ Completions for WAL positions run in the order of positions. Invariants:
 import errno
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -115,7 +115,7 @@ class Wal:
         self._staged_place = 0
         self._waiting: deque[_Waiting] = deque()
         self._waiting_count = 0
-        self._releasing = False  # the callbacks of a sync are running
+        self._releasing = False  # the callbacks of a sync are running, or those of its readers
         self._afterwards: list[Callable[[], None]] = []
 
         # Read by the sync job in its own thread: each is replaced as a whole, `_dirty` before `_written`.
@@ -423,11 +423,21 @@ class Wal:
             self._releasing = False
         if self._afterwards:
             self._do_afterwards()
-        for log in touched:
-            log.notify()
+        if touched:
+            self._notify(touched)
+
+    def _notify(self, logs: Iterable[Syncable]) -> None:
+        self._releasing = True
+        try:
+            for log in logs:
+                log.notify()
+        finally:
+            self._releasing = False
+        if self._afterwards:
+            self._do_afterwards()
 
     def after_release(self, action: Callable[[], None]) -> None:
-        """Run `action` soon: during the completions of a sync, after all of them."""
+        """Run `action` soon: during the completions of a sync, or while readers are notified, after all of them."""
         if not self._afterwards and not self._releasing:
             self._worker.soon(self._do_afterwards)
         self._afterwards.append(action)
