@@ -15,6 +15,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import Lane
 from duramen.broker.fetch import FetchResult, PartitionFetch
+from duramen.broker.partition import Partition
 from duramen.sim.broker import CallbackResult, ManualBroker
 
 LANES: tuple[Lane, ...] = ("sync", "disk", "read")
@@ -314,6 +315,43 @@ def test_damage_is_told_and_what_lies_around_it_is_read(synced: ManualBroker) ->
     after, _ = synced.fetch(("a", 0, 1))
     synced.settle()
     assert synced.read(after.value[0].slice)[0].offset == 1
+
+
+def looked_at(hand: ManualBroker, *, at_once: bool) -> list[tuple[object, ...]]:
+    """What fetches of every offset, epoch and isolation find; without `at_once` each is a read."""
+    partition = hand.broker.streams.get("a").partition(0)
+    found: list[tuple[object, ...]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        if not at_once:
+            patch.setattr(Partition, "is_read", lambda *_: False)
+        for offset in range(-1, partition.log.end_offset + 2):
+            for ahead in (None, -1, 0, 1):
+                epoch = -1 if ahead is None else partition.leader_epoch + ahead
+                for isolation in (0, 1):
+                    answer: CallbackResult[list[FetchResult]] = CallbackResult()
+                    wanted = PartitionFetch(partition, offset, 1000, epoch, isolation=isolation)
+                    hand.broker.fetches.fetch([wanted], min_bytes=1, max_bytes=1000, max_wait_ms=0, done=answer)
+                    part = answer.value[0]
+                    found.append((type(part.error), str(part.error), part.size, *part[2:]))
+    return found
+
+
+@pytest.mark.parametrize("state", ["written", "not synced", "start moved", "records lost", "deleted"])
+def test_a_partition_without_new_records_is_told_like_one_that_is_read(hand: ManualBroker, state: str) -> None:
+    put(hand, b"one", b"two", b"three")
+    partition = hand.broker.streams.get("a").partition(0)
+    if state == "not synced":
+        hand.produce("a", b"four")
+    elif state == "start moved":
+        partition.delete_before(2, lambda *_: None)
+        hand.settle()
+    elif state == "records lost":
+        partition.log.damage.append((2, 5))
+    elif state == "deleted":
+        partition.stream.deleted = True
+    ended = partition.is_read(partition.log.high_watermark, -1)
+    assert ended == (state in ("written", "not synced", "start moved"))
+    assert looked_at(hand, at_once=True) == looked_at(hand, at_once=False)
 
 
 # -- anything at any time ------------------------------------------------------------------------------

@@ -133,6 +133,7 @@ Preferred = Callable[[Partition, str, int], int]
 Answer = Callable[[list[FetchResult]], None]
 
 _GONE: Final = FetchResult(None, StreamNotFound("no such partition"), -1, -1, -1)
+_new = tuple.__new__  # of a NamedTuple, without the call that its own takes
 
 
 class FetchCoordinator:
@@ -293,10 +294,21 @@ class Fetcher:
         """Find the present result of one partition; or the work to wait for first."""
         wanted = self._wanted[index]
         partition = wanted.partition
-        if isinstance(partition, FetchSource):
+        if isinstance(partition, Partition):  # a plain class: quicker to ask than an abstract one
+            if wanted.live is not None or not partition.is_read(wanted.offset, wanted.leader_epoch):
+                return self._plan_read(index, wanted, partition)
+            log = partition.log
+            ends = wanted.offset, log.start_offset, log.last_stable_offset
+            self._found[index] = _new(FetchResult, (None, None, *ends, (), -1, None))
+        elif partition is not None:
             self._read(index, wanted, partition)
-            return None
-        if partition is None or partition.stream.deleted:
+        else:
+            self._found[index] = _GONE if wanted.error is None else _GONE._replace(error=wanted.error)
+            self._urgent = True
+        return None
+
+    def _plan_read(self, index: int, wanted: PartitionFetch, partition: Partition) -> Blocked | LiveWork | None:
+        if partition.stream.deleted:
             self._found[index] = _GONE if wanted.error is None else _GONE._replace(error=wanted.error)
             self._urgent = True
             return None
@@ -379,11 +391,12 @@ class Fetcher:
                 registered.setdefault(wanted.partition, []).append(index)
         self._registered = registered
         self._fetches.waiting.value += 1
+        poke = self._poke
         for partition in registered:
-            if isinstance(partition, FetchSource):
-                partition.enter(self._poke)
+            if isinstance(partition, Partition):
+                partition.waiting[poke] = None
             else:
-                partition.waiting[self._poke] = None
+                partition.enter(poke)
 
     def _poke(self, partition: Partition | FetchSource) -> None:
         """The high watermark of a partition has risen, or it is gone; or a source may have more."""
@@ -411,16 +424,17 @@ class Fetcher:
         for wanted in self._wanted:
             if wanted.live is not None:
                 wanted.live.leave()
+            source = wanted.partition
+            if source is not None and not isinstance(source, Partition):
+                source.leave()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        for wanted in self._wanted:
-            if isinstance(wanted.partition, FetchSource):
-                wanted.partition.leave()
         if self._registered is not None:
+            poke = self._poke
             for partition in self._registered:
-                if not isinstance(partition, FetchSource):
-                    partition.waiting.pop(self._poke, None)
+                if isinstance(partition, Partition):
+                    partition.waiting.pop(poke, None)
             self._registered = None
             self._fetches.waiting.value -= 1
 

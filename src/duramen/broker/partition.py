@@ -451,6 +451,21 @@ class Partition:
         else:
             self._store.append(self.log, batch, head, self.leader_epoch, stored)
 
+    def is_read(self, offset: int, leader_epoch: int) -> bool:
+        """Whether a standalone node knows at once that a read at `offset` succeeds and finds no records yet.
+
+        True for most partitions of a consumer that has caught up; for others a read tells.
+        """
+        log = self.log
+        return (
+            offset == log.synced_offset
+            and self._role is None
+            and log.replicated is None
+            and not log.damage
+            and not self.stream.deleted
+            and leader_epoch in (_NOT_NAMED, self._store.node_epoch)
+        )
+
     def served(self, slice_: Slice, offset: int) -> None:
         """Count a slice for a consumer that requested the records from `offset` on."""
         self.stream.bytes_out.value += len(slice_)

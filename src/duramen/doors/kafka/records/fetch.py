@@ -39,6 +39,7 @@ _LARGE_REQUEST: Final = 1 << 20
 _LARGE_WAIT_MS: Final = 500
 _LEAST_RESOLUTION_MS: Final = 1_000
 _LARGEST_ANSWER: Final = (1 << 31) - (1 << 20)
+_new = tuple.__new__  # of a NamedTuple, without the call that its own takes
 
 
 class _Begun(NamedTuple):
@@ -88,11 +89,18 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
     broker = context.broker
     isolation, topics = request.isolation_level, exchange.admitted
     wanted: list[PartitionFetch] = []
+    rack_id = request.rack_id
     for topic, partitions in turn.topics:
         stream = topics.find(topic)
         light = None if stream is not None else topics.light(topic)
+        known = [] if stream is None else stream.partitions
+        count = len(known)
+        is_live = stream is not None and stream.live_of is not None
         for index, offset, max_bytes, leader_epoch in partitions:
-            if light is not None and not index:
+            if 0 <= index < count and not is_live:  # the usual case
+                fetch = (known[index], offset, max_bytes, leader_epoch, None, isolation, rack_id, None)
+                wanted.append(_new(PartitionFetch, fetch))
+            elif light is not None and not index:
                 wanted.append(PartitionFetch(light.source(leader_epoch), offset, max_bytes))
             elif stream is None or not 0 <= index < len(stream.partitions):
                 missing = _missing(topics, topic) if stream is None and light is None else _NO_PARTITION
@@ -100,8 +108,7 @@ def handle_fetch(context: Context, exchange: Exchange) -> None:
             else:
                 wanted.append(
                     PartitionFetch(
-                        stream.partitions[index], offset, max_bytes, leader_epoch,
-                        isolation=isolation, rack_id=request.rack_id,
+                        known[index], offset, max_bytes, leader_epoch, isolation=isolation, rack_id=rack_id,
                         live=_live(context, exchange, stream, index, offset),
                     )
                 )  # fmt: skip
@@ -159,7 +166,7 @@ def _answer(
     if turn.overtaken:
         _refuse(exchange, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return
-    size = sum([found.size for found in fetched])
+    size = sum([found.size for found in fetched if found.slice is not None or found.made is not None])
     exchange.throttle_ms = context.broker.consumed(exchange.client_id, size) if size else 0
     if exchange.throttle_ms:
         # Nothing for now (KIP-219): the client asks again for the same.
@@ -195,7 +202,14 @@ def _topics(
         for partition in partitions:
             found, source = fetched[at], wanted[at].partition
             at += 1
-            if turn.session is not None and _unchanged(turn.session, topic, partition.partition, found):
+            if (
+                turn.session is not None
+                and found.slice is None
+                and found.made is None
+                and found.error is None
+                and found.preferred_replica < 0
+                and turn.session.knows(topic, partition.partition, found.high_watermark, found.start_offset)
+            ):
                 continue
             size = found.size
             if found.slice is not None:
@@ -238,12 +252,6 @@ def _code(topic: str | UUID, error: DuramenError) -> ErrorCode:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and isinstance(topic, UUID) and error is not _NO_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return code
-
-
-def _unchanged(session: Session, topic: str | UUID, index: int, found: FetchResult) -> bool:
-    if found.size or found.error is not None or found.preferred_replica >= 0:
-        return False
-    return session.knows(topic, index, found.high_watermark, found.start_offset)
 
 
 def _send(exchange: Exchange, head: ResponseHead, topics: list[TopicAnswer], slices: Sequence[Buffer | Slice]) -> None:
