@@ -181,6 +181,8 @@ class Directory:
         """Removed namespaces that may still have rows in shards."""
         self.version = 0
         """Counts the events of tenants, namespaces and their policies."""
+        self.removals = 0
+        """Counts the steps of removals of namespaces."""
 
     def load(self, rows: StateRows) -> None:
         """Load everything from rows."""
@@ -357,6 +359,7 @@ class Directory:
     def apply(self, event: InventoryEvent) -> None:
         """Apply an event; those of topics change nothing here."""
         self.version += isinstance(event, DirectoryEvent)
+        self.removals += isinstance(event, TenantRemoved | NamespaceRemoved | NamespaceSwept)
         self.policies.apply(event)
         match event:
             case TenantPut():

@@ -198,7 +198,8 @@ def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tup
 
 def _keys_of_step(step: ChangeStep) -> list[Hashable]:
     # Changes of other names of the namespace can run concurrently.
-    found: list[Hashable] = [(namespace, crc32(name) % _LOCKS, "names") for namespace, name in names_of(step)]
+    places = (step.origin,) if isinstance(step, PlaceTopic) else names_of(step)
+    found: list[Hashable] = [(namespace, crc32(name) % _LOCKS, "names") for namespace, name in places]
     if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
         found.append(_lock_of_topic(step.sequence))
     return found
@@ -376,6 +377,8 @@ class TopicShardState:
             now = current_place(rows, sequence)
         if now == place:
             return (), None
+        # Topics of a dropped namespace stay there: their records may be deleted already.
+        self._check_namespace(origin.namespace, rows)
         self._check_origin(now, origin)
         kept, kept_name = origin if keep_alias else (0, None)
         return [TopicPlaced(sequence, place.namespace, place.name, kept, kept_name, *origin)], None

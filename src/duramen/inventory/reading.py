@@ -19,6 +19,7 @@ from duramen.inventory.rows import (
     alias_key,
     count_key,
     current_place,
+    dropped_key,
     name_row,
     topic_policies_key,
 )
@@ -101,6 +102,10 @@ class InventoryRows:
         Raises TopicNotFound if there never was one.
         """
         return current_place(self._shards[key.shard], key.sequence)
+
+    def is_dropped(self, shard: int, namespace: int) -> bool:
+        """Whether a shard lets no topic be created in a namespace, or leave it, any more."""
+        return self._shards[shard].get(dropped_key(namespace)) is not None
 
     def policies(self, key: TopicKey) -> Policies:
         """A topic's own policies."""

@@ -139,7 +139,7 @@ def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
 def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
     """Rows with everything that the steps need read ahead."""
     found, keys = RowsReadAhead(rows), list[bytes]()
-    names, removed = defaultdict[int, list[bytes]](list), set[tuple[int, bytes]]()
+    names, removed, origins = defaultdict[int, list[bytes]](list), set[tuple[int, bytes]](), set[int]()
     for step in steps:
         for place in names_of(step):
             names[place[0]].append(place[1])
@@ -156,7 +156,9 @@ def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
             removed.add(step.origin)
         else:
             keys.append(place_key(step.sequence))
-    found.read([*keys, *map(dropped_key, names)])
+            if isinstance(step, PlaceTopic):
+                origins.add(step.origin.namespace)
+    found.read([*keys, *map(dropped_key, {*names, *origins})])
     for namespace, some in names.items():
         found.read_names(namespace, some, removed)
     return found

@@ -68,6 +68,7 @@ from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
 from duramen.service.inventory_names import drop_topic, own_records, submit_here, tenant_problem
 from duramen.service.inventory_usage import InventoryUsage
+from duramen.service.leftover_records import LeftoverRecords
 from duramen.service.methods import wires_by
 from duramen.service.metrics import Measures
 from duramen.service.queue_retention import QueueRetention, RetentionParts
@@ -221,6 +222,7 @@ class BrokerParts(ABC):
             RetentionParts(
                 self.streams, self.coordinators, self.store, self.clock, self.deadlines, lambda: self.metadata_state,
                 self.alone, self.inventory.policies.retention,
+                LeftoverRecords(self.inventory.shards, self.coordinators, self.store),
             )
         )  # fmt: skip
 
@@ -261,9 +263,10 @@ class BrokerParts(ABC):
             shards = InventoryShards(*parts)
             self.internal_streams = self._internal_streams(shards)
             shards.own_records = partial(own_records, self.streams, partial(submit_here, self.coordinators))
+            shards.drop_records = partial(drop_topic, self.streams, self.coordinators, self.groups)
             return Inventory(
                 shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
-                partial(drop_topic, self.streams, self.coordinators, self.groups), kit=kit,
+                kit=kit,
             )  # fmt: skip
         routed = RoutedShards(*parts, self.caller, self._leader)
         self.internal_streams = self._internal_streams(routed)

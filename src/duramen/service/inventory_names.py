@@ -92,9 +92,9 @@ def _check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
 
 
 def drop_topic(
-    streams: BrokerStreams, runtime: Runtime, groups: Coordinator, lasting_id: UUID, done: Callable[[], None]
+    streams: BrokerStreams, runtime: Runtime, groups: Coordinator, lasting_id: UUID, done: Callable[[object], None]
 ) -> None:
-    """The records of a topic that is gone go too, and so do offsets of groups. What stays is not reached any more."""
+    """The records of a topic that is gone go too, and so do offsets of groups."""
     groups.forget_light_topic(LASTING + lasting_id.hex)
     drop_records(streams, partial(submit_here, runtime), lasting_id, done)
 
@@ -104,14 +104,14 @@ def submit_here(runtime: Runtime, partition: Partition, command: QueueCommand, d
     runtime.submit(INVENTORY_QUEUES, partition.index, command, done)
 
 
-def drop_records(streams: BrokerStreams, submit: Submit, lasting_id: UUID, done: Callable[[], None]) -> None:
+def drop_records(streams: BrokerStreams, submit: Submit, lasting_id: UUID, done: Callable[[object], None]) -> None:
     """Drop the records of a topic."""
     space = streams.find(INVENTORY_QUEUES)
     if space is None:
-        done()
+        done(None)
     else:
         queue, partition = _queue(space, lasting_id)
-        submit(partition, Empty(queue, "drop"), lambda _: done())
+        submit(partition, Empty(queue, "drop"), done)
 
 
 def own_records(

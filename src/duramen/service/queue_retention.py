@@ -24,6 +24,7 @@ from duramen.queues.names import Queue
 from duramen.queues.owned_sweep import kept_of
 from duramen.queues.owners import owned_queue
 from duramen.queues.retention import ALL, Look, Retention
+from duramen.service.leftover_records import LeftoverRecords
 from duramen.storage.store import Store
 
 __all__ = ["QueueRetention", "RetentionParts", "retention_of"]
@@ -53,6 +54,7 @@ class RetentionParts(NamedTuple):
     metadata_state: Callable[[], ControllerState]
     alone: bool
     inventory: InventoryRetention
+    leftovers: LeftoverRecords
 
 
 class QueueRetention:
@@ -129,7 +131,11 @@ class QueueRetention:
             self._sweep_space(space, self._step)
         owned = self._owned
         if owned is not None and any(partition.leads for partition in owned.partitions):
-            self._parts.inventory.refresh(lambda _: self._sweep_space(owned, self._step_owned))
+            self._parts.inventory.refresh(lambda _: self._sweep_owned(owned))
+
+    def _sweep_owned(self, space: Stream) -> None:
+        self._sweep_space(space, self._step_owned)
+        self._parts.leftovers.sweep(space)
 
     def _sweep_space(self, space: Stream, step: Callable[[Stream, int], None]) -> None:
         for partition in space.partitions:

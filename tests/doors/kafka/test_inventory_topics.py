@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.clients import CONFLUENT, Library, Record
+from tests.clients import CONFLUENT, Library, Record, until
 from tests.doors.kafka.asking import Asking
 
 import duramen
@@ -168,3 +168,26 @@ def test_records_go_with_the_topic(node: NodeProcess, tenant: str) -> None:
         assert records.retrieve(lasting_id).entries
         inventory.delete_topic(f"{tenant}/prod/orders")
         assert not records.retrieve(lasting_id).entries
+
+
+def test_records_go_with_the_namespace(node: NodeProcess, tenant: str) -> None:
+    topic = f"{tenant}.prod.orders"
+    with duramen.connect(node.http) as client:
+        inventory, records = client.inventory, client.queues("__inventory_queues")
+        inventory.create_topics(f"{tenant}/prod", ["orders", "payments"])
+        inventory.create_topics(f"{tenant}/dev", ["kept"])
+        for name in (topic, f"{tenant}.prod.payments", f"{tenant}.dev.kept"):
+            CONFLUENT.produce(node.kafka, name, [Record(b"1")])
+        inventory.policies.set(tenant, {"quota.bytes": 1_000_000})
+        kept = UUID(inventory.topic(f"{tenant}/dev/kept").id).hex
+        gone = {UUID(inventory.topic(f"{tenant}/prod/{name}").id).hex for name in ("orders", "payments")}
+        assert gone <= set(records.queues())
+        used = inventory.policies.describe(tenant).quotas[0].used
+        inventory.delete_namespace(f"{tenant}/prod")
+        assert inventory.policies.describe(tenant).quotas[0].used == used // 3
+        until(lambda: gone.isdisjoint(records.queues()))
+        assert kept in records.queues()
+        inventory.create_namespaces(tenant, ["prod"])
+        inventory.create_topics(f"{tenant}/prod", ["orders"])
+        CONFLUENT.produce(node.kafka, topic, [Record(b"2")])
+        assert [record.value for record in CONFLUENT.consume(node.kafka, topic, 1, 1)] == [b"2"]

@@ -65,6 +65,10 @@ def records_behind(error: DuramenError) -> OutcomeUnknown:
     return OutcomeUnknown(f"the topic has moved, its records follow when that is possible: {error}")
 
 
+def _records_left(error: DuramenError) -> OutcomeUnknown:
+    return OutcomeUnknown(f"the topic is deleted, its records follow when that is possible: {error}")
+
+
 class Changes:
     """Changes in progress on this node, by the names that they start at."""
 
@@ -181,6 +185,9 @@ class Steps(Protocol):
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
         """Like `InventoryShards.own`."""
 
+    def drop(self, key: TopicKey, done: Callable[[Any], None]) -> None:
+        """Like `InventoryShards.drop`."""
+
 
 class Change:
     """One change whose name is marked; `row` is the name's row before the change."""
@@ -205,7 +212,7 @@ class Change:
                 self._submit(self._shards.shard_of(*self._target), bind, self._place, self.back)
             case "delete":
                 remove = RemoveTopic(sequence, self._origin)
-                self._submit(home, remove, partial(self._end, None), self.back)
+                self._submit(home, remove, self._drop, self.back)
             case "alias":
                 self._submit(home, AddAlias(sequence, *self._origin), partial(self._end, self._row), self.back)
             case _:
@@ -220,7 +227,18 @@ class Change:
         elif self._pending.kind == "move":
             self._arrive()
         else:
-            self._end(None)
+            self._drop()
+
+    def _drop(self) -> None:
+        """The topic is deleted: delete its records."""
+
+        def told(answer: object) -> None:
+            if isinstance(answer, DuramenError):
+                self._done(_records_left(answer))
+            else:
+                self._end(None)
+
+        self._shards.drop(self._pending.key, told)
 
     def _place(self) -> None:
         home, sequence = self._pending.key

@@ -23,7 +23,7 @@ from duramen.coordinators.inventory.moves import TopicMove, TopicMoves
 from duramen.coordinators.inventory.policies import InventoryPolicies
 from duramen.coordinators.inventory.quotas import CreatedNames, InventoryQuotas
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
-from duramen.coordinators.inventory.shards import Done, InventoryShards, OwnRecords
+from duramen.coordinators.inventory.shards import Done, DropRecords, InventoryShards, OwnRecords
 from duramen.inventory.directory import (
     CreateNamespace,
     CreateTenant,
@@ -105,15 +105,9 @@ class Inventory:
 
     def __init__(
         self, shards: InventoryShards, clock: Clock, ensure: Callable[[Done], None],
-        hidden_by: Callable[[str], DuramenError | None] = lambda _: None,
-        deleted: Callable[[UUID, Callable[[], None]], None] = lambda _, then: then(), *, kit: InventoryKit,
+        hidden_by: Callable[[str], DuramenError | None] = lambda _: None, *, kit: InventoryKit,
     ) -> None:  # fmt: skip
-        """`hidden_by` returns the reason why a tenant name is refused: its topics would have names of other topics.
-
-        `deleted` receives the id of a deleted topic, and calls its second argument once the topic's records are deleted
-        too.
-        """
-        self._deleted = deleted
+        """`hidden_by` returns the reason why a tenant name is refused: its topics would have names of other topics."""
         self._shards = shards
         self._hidden_by = hidden_by
         self._clock = clock
@@ -152,9 +146,13 @@ class Inventory:
         """The metadata shards of the inventory."""
         return self._shards
 
-    def tell_records_by(self, own_records: OwnRecords) -> None:
-        """`own_records` sets the namespace of a topic's records, and the topic's own retention."""
+    def tell_records_by(self, own_records: OwnRecords, drop_records: DropRecords) -> None:
+        """`own_records` sets the namespace of a topic's records, and the topic's own retention.
+
+        `drop_records` deletes the records of a deleted topic.
+        """
         self._shards.own_records = own_records
+        self._shards.drop_records = drop_records
 
     @property
     def position(self) -> str:
@@ -425,18 +423,13 @@ class Inventory:
     def delete_topic(self, account: str, path: TopicPath, done: Done) -> None:
         """Delete a topic, or an alias. Fails with TopicHasAliases if the topic has some."""
 
-        def found(there: FoundTopic | DuramenError) -> None:
-            def ended(error: DuramenError | None) -> None:
-                if isinstance(error, TopicHasAliases):
-                    self._forget_aliases(account, path, error, done)
-                elif error is None and not isinstance(there, DuramenError) and not there.alias:
-                    self._deleted(there.id, lambda: done(None))
-                else:
-                    done(error)
+        def ended(error: DuramenError | None) -> None:
+            if isinstance(error, TopicHasAliases):
+                self._forget_aliases(account, path, error, done)
+            else:
+                done(error)
 
-            self._delete(account, path, ended)  # also an alias without a topic
-
-        self.read(lambda: self.find(account, path), found)
+        self._delete(account, path, ended)  # also an alias without a topic
 
     def scope(self, account: str, path: Sequence[str], prefix: str = "") -> FeedScope:
         """The scope of a path; `prefix` selects names in a namespace. Raises TenantNotFound …"""

@@ -28,12 +28,15 @@ from duramen.inventory.steps import ChangeStep, StepsTogether, subjects_of
 from duramen.queues.owners import OwnRetention
 from duramen.storage.log.log import Log
 
-__all__ = ["Done", "InventoryQueues", "InventoryShards", "OwnRecords"]
+__all__ = ["Done", "DropRecords", "InventoryQueues", "InventoryShards", "OwnRecords"]
 
 T = TypeVar("T")
 
 OwnRecords = Callable[[UUID, int, OwnRetention | None, Callable[[Any], None]], None]
 """Sets the namespace and the own retention of a topic's records, by the topic's lasting id."""
+
+DropRecords = Callable[[UUID, Callable[[Any], None]], None]
+"""Deletes the records of a deleted topic, by the topic's lasting id."""
 
 Done = Callable[[Any], None]
 """Gets the response, or the error."""
@@ -100,6 +103,7 @@ class InventoryShards:
         self._steps: defaultdict[int, list[_WaitingSteps]] = defaultdict(list)
         self._busy = set[int]()
         self.own_records: OwnRecords = lambda _, __, ___, done: done(None)
+        self.drop_records: DropRecords = lambda _, done: done(None)
 
     alone = True
     """Whether this node has all shards."""
@@ -238,6 +242,10 @@ class InventoryShards:
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Done) -> None:
         """Set the namespace of a topic's records; `done` gets an error unless that is confirmed."""
         self.own_records(topic_id(self.inventory_id, key), namespace, own, done)
+
+    def drop(self, key: TopicKey, done: Done) -> None:
+        """Delete the records of a deleted topic; `done` gets an error unless that is confirmed."""
+        self.drop_records(topic_id(self.inventory_id, key), done)
 
     def log(self, shard: int) -> Log:
         """The log with the events of a shard."""

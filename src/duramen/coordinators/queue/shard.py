@@ -14,6 +14,7 @@ from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.queues.changes import changes
 from duramen.queues.leases import ShardLeases
+from duramen.queues.leftovers import LeftoverSweep
 from duramen.queues.machine import (
     Ack,
     Due,
@@ -71,6 +72,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.counts = RetentionCounts()
         self.sweep = RetentionSweep()
         self.owned = OwnedSweep()
+        self.leftovers = LeftoverSweep()
         self.usage = OwnerChanges()
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: the name's, the state's
         self._numbers = 0
@@ -124,7 +126,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         self.leases.loaded()
-        self.counts, self.owned = RetentionCounts(), OwnedSweep()
+        self.counts, self.owned, self.leftovers = RetentionCounts(), OwnedSweep(), LeftoverSweep()
         self.usage.load(rows)
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
         self._due_ms = None if first is None else first[1].time_ms
@@ -180,6 +182,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.counts.written(keys)
         self.sweep.put()
         self.owned.written(keys)
+        self.leftovers.written(keys)
         self.usage.written(keys)
         released = self.leases.written(keys)
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:

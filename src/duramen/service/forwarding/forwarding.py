@@ -75,8 +75,8 @@ class Forwarding:
         self.exports = RoutedExports(self._ways, self._ask)
         """All queues of a space as they were at one moment."""
         if isinstance(broker.inventory, ClusterInventory):
-            broker.inventory.delete_records_by(partial(drop_records, broker.streams, routed.submit))
-            broker.inventory.tell_records_by(partial(own_records, broker.streams, routed.submit))
+            records = (partial(action, broker.streams, routed.submit) for action in (own_records, drop_records))
+            broker.inventory.tell_records_by(*records)
             broker.usage.ask_by(partial(_ask_usage, routed))
 
     def append(

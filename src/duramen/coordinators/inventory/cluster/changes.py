@@ -71,7 +71,11 @@ class _TokenSteps:
 
     def own(self, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]) -> None:
         """See `Steps`."""
-        self._changes.own(self._run, key, namespace, own, done)
+        self._changes.shards.own(key, namespace, own, self._changes.when_stored(self._run, done))
+
+    def drop(self, key: TopicKey, done: Callable[[Any], None]) -> None:
+        """See `Steps`."""
+        self._changes.shards.drop(key, self._changes.when_stored(self._run, done))
 
 
 class FencedChanges(Changes):
@@ -134,10 +138,8 @@ class FencedChanges(Changes):
 
         self.shards.submit(shard, Fenced(self._token, command), answered)
 
-    def own(
-        self, run: _Run, key: TopicKey, namespace: int, own: OwnRetention | None, done: Callable[[Any], None]
-    ) -> None:
-        """See `Steps`; on failure the change is resumed."""
+    def when_stored(self, run: _Run, done: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Takes the response of a shard of records for `done`; after a failure the change is resumed."""
         life = run.life
 
         def answered(answer: Any) -> None:
@@ -148,7 +150,7 @@ class FencedChanges(Changes):
             else:
                 done(answer)
 
-        self.shards.own(key, namespace, own, answered)
+        return answered
 
     def _ended_run(self, run: _Run, error: DuramenError | None) -> None:
         run.life += 1

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ports import Clock
@@ -59,10 +58,6 @@ class ClusterInventory(Inventory):
         self._unused: dict[tuple[str, str, int], int] = {}  # since when a reservation without a tenant is seen
         shards.when_made(self.start)
         serve_inventory(shards.caller.server, shards, self._run, policies.follow)
-
-    def delete_records_by(self, deleted: Callable[[UUID, Callable[[], None]], None]) -> None:
-        """`deleted` receives the id of each deleted topic, as in `Inventory`."""
-        self._deleted = deleted
 
     # -- what is looked after -----------------------------------------------------------------------
 
