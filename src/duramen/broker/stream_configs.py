@@ -73,7 +73,8 @@ class StreamConfig:
         if self._values[KIND] == QUEUES:
             # The broker's defaults are for logs: of queues everything is kept unless the space says otherwise.
             kept = {name: self._overrides.get(name, _NO_BOUND) for name in QUEUE_RETENTION}
-            self._values |= {**QUEUE_VALUES, **kept}
+            own = {name: self._overrides.get(name, value) for name, value in QUEUE_VALUES.items()}
+            self._values |= {**own, **kept}
         self._log_config: LogConfig | None = None
 
     def _resolve(self, setting: Setting) -> Value:

@@ -121,7 +121,7 @@ def check_config(config: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
-def _canonical(config: Mapping[str, str]) -> dict[str, str]:
+def _canonical(config: Mapping[str, str], *, internal: bool = False) -> dict[str, str]:
     """The config in its canonical form: `3600000`, whatever notation the user chose for an hour.
 
     Raises like `check_config`.
@@ -130,7 +130,7 @@ def _canonical(config: Mapping[str, str]) -> dict[str, str]:
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", float("inf"))
     if float(least) > float(most):
         raise ConfigInvalid(f"min.compaction.lag.ms is {least}: more than max.compaction.lag.ms, which is {most}")
-    problem = keyed_problem(values) or queues_problem(values) or table_problem(values)
+    problem = keyed_problem(values) or queues_problem(values, internal=internal) or table_problem(values)
     if problem is not None:
         raise ConfigInvalid(problem)
     return {name: config_text(value) for name, value in values.items()}
@@ -163,7 +163,8 @@ def create_stream(
     if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
         raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
     wish = wish._replace(config=_compacted(wish.config))
-    config = _canonical(wish.config)
+    config = _canonical(wish.config, internal=wish.internal)
+    _check_durability(state, config)
     if wish.subjects and config.get(KIND) == QUEUES:
         raise ConfigInvalid(f"kind=queues takes no NATS subjects: {wish.name} cannot be bound to any")
     for subject in wish.subjects:
@@ -199,6 +200,16 @@ def create_stream(
             _space_number(state, config) or msgspec.UNSET,
         )
     ]
+
+
+def _check_durability(state: ControllerState, config: Mapping[str, str]) -> None:
+    """Raise RequestInvalid if nodes of the cluster may not know queue spaces with the config's durability."""
+    known = not state.cluster_id or state.feature_level >= MetadataFeature.TOPIC_DURABILITY
+    if not known and config.get(KIND) == QUEUES and config.get("durability", "sync") != "sync":
+        raise RequestInvalid(
+            "topics with durability=os need all nodes of the cluster to be of this version, and the cluster to be"
+            " upgraded (duramen cluster upgrade)"
+        )
 
 
 def _space_number(state: ControllerState, config: Mapping[str, str]) -> int:

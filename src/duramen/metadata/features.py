@@ -33,6 +33,9 @@ class MetadataFeature(IntEnum):
     SPACE_NUMBERS = 8
     """Queue spaces have numbers, and operations of queues trim them (docs/adr/light-queues.md)."""
 
+    TOPIC_DURABILITY = 9
+    """Policies choose the durability of new topics, whose sequences tell it (docs/adr/inventory.md)."""
+
 
 LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest level of a cluster in which nodes of this version take part."""

@@ -199,7 +199,8 @@ class BrokerParts(ABC):
             self.offsets.kind, shares, LEASES, queue_kind(), inventory_kind(), *others,
         )  # fmt: skip
         rows = RowStates(
-            self.ports.open_rows, self.ports.worker, self.report, least_checkpoint_records(kinds), self.store.each_log
+            self.ports.open_rows, self.ports.worker, self.report, least_checkpoint_records(kinds), self.store.each_log,
+            self.store.sync_all,
         )  # fmt: skip
         parts = RuntimeParts(
             self.membership, self.streams, self.store, self.caller, self.clock, self.deadlines, self.report, rows

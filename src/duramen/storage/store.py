@@ -315,6 +315,10 @@ class Store:
         """Call `done(None)` once everything appended so far is durable, or `done(error)` if it never will be."""
         self._appends.when_synced(done)
 
+    def sync_all(self, done: Callable[[OSError | None], None]) -> None:
+        """Call `done(None)` once everything written so far is on disk, also of logs with durability=os; or an error."""
+        self._upkeep.checkpointer.request(done)
+
     def flush(self) -> None:
         """Write all appends since the last flush at once, and start their sync."""
         self._appends.flush()

@@ -35,6 +35,7 @@ class FakeLog:
         self.id = LogId(log_id)
         self.start_offset = 0
         self.end_offset = end_offset
+        self.durability = "sync"
         self.takeovers = LeaderEpochCache(takeovers or ((0, 1, 0),))
 
 
@@ -202,7 +203,7 @@ def test_a_checkpoint_is_made_of_rows_that_others_ask_for_and_of_those_that_came
     )
     worker.settle()
     assert len(store.checkpoints()) == 2
-    assert states.floor(log) == BATCH
+    assert states.floor(log, leads=True) == BATCH
 
 
 def test_the_store_is_opened_when_it_is_asked_for_and_again_after_a_failure() -> None:

@@ -200,6 +200,7 @@ class FakeLog:
         self.id = LogId(7)
         self.start_offset = self.cleaned_offset = 0
         self.end_offset = 6
+        self.durability = "sync"
         self.takeovers = LeaderEpochCache(((0, 1, 0),))
 
 

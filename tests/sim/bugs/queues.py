@@ -98,8 +98,8 @@ def _never_before(right: Original) -> Original:
 
 
 def _cut_applied(right: Original) -> Original:
-    def floor(self: RowStates, log: Log) -> int:
-        found: int = right(self, log)
+    def floor(self: RowStates, log: Log, *, leads: bool) -> int:
+        found: int = right(self, log, leads=leads)
         return max(found, self._stored.get(log.id, EMPTY).offset) if found else found
 
     return floor

@@ -61,8 +61,11 @@ STREAM_SETTINGS: Final = (
 # fmt: on
 
 
-def queues_problem(values: Mapping[str, Value]) -> str | None:
-    """The reason why a stream with these configs (possibly incomplete) cannot be a queue space; None if it can."""
+def queues_problem(values: Mapping[str, Value], *, internal: bool = False) -> str | None:
+    """The reason why a stream with these configs (possibly incomplete) cannot be a queue space; None if it can.
+
+    The broker's own spaces may have the durability `os` too.
+    """
     prefix = str(values.get(TOPIC_PREFIX, ""))
     if values.get(KIND) != QUEUES:
         return f"{TOPIC_PREFIX} is for streams of kind={QUEUES}" if prefix else None
@@ -80,6 +83,7 @@ def queues_problem(values: Mapping[str, Value]) -> str | None:
     for name, value in QUEUE_VALUES.items():
         given = values.get(name, value)
         same = entries(str(given)) == [value] if name == "cleanup.policy" else given == value
+        same = same or (internal and name == "durability" and given == "os")
         if not same:
             if name == "durability":
                 return f"kind=queues needs {name}={value}, not {given}: operations are answered when they are on disk"

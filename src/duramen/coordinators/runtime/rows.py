@@ -67,7 +67,9 @@ class RowStates:
     def __init__(
         self, open_store: Callable[[], StateStore], worker: Worker, report: Callable[[str], None],
         checkpoint_records: int, logs: Callable[[], Iterable[Log]],
+        sync: Callable[[Callable[[OSError | None], None]], None] = lambda done: done(None),
     ) -> None:  # fmt: skip
+        """`sync` syncs everything that is written to logs, also with durability=os."""
         self._open = open_store
         self._store: StateStore | None = None
         self._behind: WriteBehind | None = None
@@ -76,6 +78,7 @@ class RowStates:
         self._report = report
         self._checkpoint_records = checkpoint_records
         self._logs = logs
+        self._sync = sync
         self._stored: dict[int, StoredState] = {}
         self._checkpoints: list[tuple[str, dict[int, StoredState]]] = []
         self._number = 0
@@ -184,12 +187,15 @@ class RowStates:
         """Discard the state of a log that has all its records."""
         self._stored.pop(log.id, None)
 
-    def floor(self, log: Log) -> int:
-        """The position of the older checkpoint, 0 without one: the log is needed from there on."""
+    def floor(self, log: Log, *, leads: bool) -> int:
+        """The position of the older checkpoint, 0 without one: the log is needed from there on.
+
+        As of `stored`, a leader's may not be ahead of its log.
+        """
         if len(self._checkpoints) < _GENERATIONS:
             return 0
         found = self._checkpoints[0][1].get(log.id, EMPTY)
-        return found.offset if _fits(found, log, ahead=True) else 0
+        return found.offset if _fits(found, log, ahead=not leads) else 0
 
     def source(self, log: Log) -> tuple[object, ...]:
         """Identifies the source of a log's rows: it differs if the rows may have changed."""
@@ -366,29 +372,53 @@ class RowStates:
             self.make_checkpoint()
 
     def make_checkpoint(self) -> None:
-        """Make a checkpoint of the present rows; the one before it is kept too."""
+        """Make a checkpoint of the present rows; the one before it is kept too.
+
+        It replaces an older one once the logs with durability=os have on disk what it has. Otherwise a power failure
+        could leave only checkpoints that are ahead of a log.
+        """
         self._making, self._applied = True, 0
         self._number += 1
         name = f"{self._number:012d}"
-        kept = [*(one for one, _ in self._checkpoints), name][-_GENERATIONS:]
 
         def job() -> dict[int, StoredState]:
             self._rows.make_checkpoint(name)
-            found = all_stored(self._rows)
-            for old in restorable(self._rows):
-                if old not in kept:
-                    self._rows.remove_checkpoint(old)
-            return found
+            return all_stored(self._rows)
 
         def made(found: dict[int, StoredState] | DuramenError) -> None:
-            self._making = False
             if isinstance(found, DuramenError):
-                self._report(f"a checkpoint of coordinators' rows cannot be made: {found}")
+                self._not_made(found)
+            elif any(log.durability == "os" and log.id in found for log in self._logs()):
+                self._sync(lambda error: self._not_made(error) if error is not None else self._keep(name, found))
             else:
-                self._checkpoints = [*self._checkpoints, (name, found)][-_GENERATIONS:]
-            self.kept()
+                self._keep(name, found)
 
         self._run(job, made)
+
+    def _keep(self, name: str, found: dict[int, StoredState]) -> None:
+        """A checkpoint replaces an older one, unless it was found damaged meanwhile."""
+
+        def job() -> bool:
+            there, kept = restorable(self._rows), [*(one for one, _ in self._checkpoints), name][-_GENERATIONS:]
+            for old in there if name in there else ():
+                if old not in kept:
+                    self._rows.remove_checkpoint(old)
+            return name in there
+
+        def removed(answer: bool | DuramenError) -> None:
+            if answer is not True:
+                self._not_made("it is damaged" if answer is False else answer)
+                return
+            self._making = False
+            self._checkpoints = [*self._checkpoints, (name, found)][-_GENERATIONS:]
+            self.kept()
+
+        self._run(job, removed)
+
+    def _not_made(self, error: DuramenError | OSError | str) -> None:
+        self._making = False
+        self._report(f"a checkpoint of coordinators' rows cannot be made: {error}")
+        self.kept()
 
     def run(self, job: Callable[[StateStore], T], done: Callable[[T | DuramenError], None]) -> None:
         """Run a job on the store between changes."""

@@ -220,7 +220,7 @@ class _Replica:
                 self._install(log)
         if local is not None:
             # While rows cannot be used, no position is known; a log that starts at 0 has all records.
-            local.applied_offset, local.floor_offset = max(position, 0), states.floor(log)
+            local.applied_offset, local.floor_offset = max(position, 0), states.floor(log, leads=active is not None)
             local.moved()
             local.acknowledge()
         if active is None or active is not self.active:

@@ -268,10 +268,9 @@ class ShardBook:
         if place is None or log.key != LogKey(*place) or states is None or offset == log.end_offset:
             return
         self._cluster.counts["shard logs cut"] += 1
-        if offset > states.floor(log):
-            raise BrokenPromise(
-                f"node {node_id} cuts the log at {offset}, and the older checkpoint is at {states.floor(log)}"
-            )
+        floor = states.floor(log, leads=False)
+        if offset > floor:
+            raise BrokenPromise(f"node {node_id} cuts the log at {offset}, and the older checkpoint is at {floor}")
 
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         """Who says that it has all below an offset has it in the log or in the state."""
