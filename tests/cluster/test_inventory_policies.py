@@ -2,13 +2,16 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 from tests.clients import CONFLUENT, Record, until
 
 import duramen
+from duramen.base.errors import DuramenError
 from duramen.client.api.client import connect
+from duramen.client.api.queues.queues import Queues
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.node.processes import NodeProcesses
 
@@ -69,6 +72,47 @@ def test_bytes_and_retention_are_bounded_whichever_node_leads(tmp_path: Path) ->
         assert not refused(nodes.bootstrap_servers, "shop.prod.topic-1")
         for client in clients:
             client.close()
+
+
+@pytest.mark.long
+def test_topics_of_either_durability_keep_their_records_until_they_are_deleted(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = [connect(node.http) for node in nodes.nodes.values()]
+        one, two, three = (client.inventory for client in clients)
+        assert one.create_tenants(["shop"]).created == 1
+        until(lambda: two.create_namespaces("shop", ["prod", "test", "gone"]).created == 3, WAIT_S)
+        until(lambda: not three.create_topics("shop/prod", ["sync"]).failed, WAIT_S)
+        one.policies.set("shop", {"durability": "os"}, wait_effective=True)
+        names = [f"topic-{number}" for number in range(6)]
+        until(lambda: not two.create_topics("shop/prod", names).failed, WAIT_S)
+        until(lambda: not three.create_topics("shop/gone", names).failed, WAIT_S)
+        for topic in ("prod.sync", *(f"{namespace}.{name}" for namespace in ("prod", "gone") for name in names)):
+            CONFLUENT.produce(nodes.bootstrap_servers, f"shop.{topic}", [Record(topic.encode(), None)])
+        three.move_topic("shop/gone/topic-5", "shop/test/moved")
+        one.delete_namespace("shop/gone")
+        two.delete_topic("shop/prod/topic-0")
+        kept = [*(f"prod/{name}" for name in names[1:]), "test/moved"]
+        stored = {UUID(two.topic(f"shop/{path}").id).hex for path in kept}
+        nodes.nodes[3].kill()
+        spaces = [clients[0].queues(f"__inventory_queues{end}") for end in ("", "_os")]
+        until(lambda: found_in(spaces[1]) == stored, WAIT_S)
+        assert found_in(spaces[0]) == {UUID(one.topic("shop/prod/sync").id).hex}
+        for path in kept:
+            assert one.topic(f"shop/{path}").durability == "os"
+            topic = f"shop.{path.replace('/', '.')}"
+            value = b"gone.topic-5" if path == "test/moved" else topic.removeprefix("shop.").encode()
+            read = CONFLUENT.consume(nodes.bootstrap_servers, topic, 1, 1)
+            assert [record.value for record in read] == [value]
+        for client in clients:
+            client.close()
+
+
+def found_in(space: Queues) -> set[str]:
+    """The queues of a space; none while a shard has no leader."""
+    try:
+        return set(space.queues())
+    except DuramenError:
+        return set()
 
 
 def refused(servers: str, topic: str) -> bool:

@@ -7,7 +7,6 @@ from duramen.base.catalogue.inventory import POLICIES
 from duramen.base.errors import DuramenError
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.inventory.inventory import Inventory
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.queue.shard import hash_of
 from duramen.inventory.names import TopicPath
 from duramen.queues.reading import entries_from
@@ -94,6 +93,6 @@ class InventoryTopics:
         """What the rows have of a topic, without a read, which would trim it."""
         topic = self.topic(path)
         _, rows = topic.view()
-        assert topic.entry is not None
-        hashed = hash_of(self.hand.broker.streams.get(INVENTORY_QUEUES).id)(topic.entry.id.hex.encode())
+        space, name = topic.place
+        hashed = hash_of(space.id)(name)
         return [one.value for one in entries_from(rows, hashed, state_of(rows, hashed), 0)]

@@ -14,7 +14,7 @@ from tests.sim.planted import Bug, Place, planted
 from duramen.base.catalogue.inventory import BYTES_QUOTA
 from duramen.base.errors import DuramenError
 from duramen.coordinators.inventory.changing import Change
-from duramen.coordinators.inventory.gone import GoneTopics
+from duramen.coordinators.inventory.gone import GONE, GoneTopics
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant
 from duramen.inventory.machine import PlaceTopic, TopicShardState
@@ -227,7 +227,7 @@ Original = Callable[..., Any]
 def _believe_owners(_: Original) -> Original:
     def find(self: GoneTopics, ids: Any, done: Callable[[Any], None]) -> None:
         del self
-        done(set(ids))
+        done(dict.fromkeys(ids, GONE))
 
     return find
 

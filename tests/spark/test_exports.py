@@ -77,23 +77,28 @@ def test_the_inventory_is_a_table(client: duramen.Client, table: Read, stream_na
     inventory.create_namespaces(tenant, ["dev", "prod", "gone"])
     for namespace, count in (("dev", 300), ("prod", 20), ("gone", 5)):
         inventory.create_topics(f"{tenant}/{namespace}", [f"t{number:03}" for number in range(count)])
+    inventory.policies.set(f"{tenant}/prod", {"durability": "os"})
+    inventory.create_topics(f"{tenant}/prod", [f"os-{number}" for number in range(30)])
+    inventory.policies.set(f"{tenant}/prod", {"durability": None})
     inventory.move_topic(f"{tenant}/dev/t007", f"{tenant}/prod/bond")
     inventory.policies.set(tenant, {"quota.topics": 1000})
     inventory.policies.set(f"{tenant}/prod/bond", {"producer_byte_rate": 99})
     inventory.delete_topic(f"{tenant}/dev/t008")
     inventory.delete_namespace(f"{tenant}/gone")
     rows = [row for row in table(inventory="topics", minPartitions=20).collect() if row.tenant == tenant]
-    assert Counter(row.namespace for row in rows) == {"dev": 298, "prod": 21}
+    assert Counter(row.namespace for row in rows) == {"dev": 298, "prod": 51}
     assert {(row.name, row.state) for row in rows if row.name in ("bond", "t009")} == {
         ("bond", "moved"), ("t009", "created"),
     }  # fmt: skip
+    assert {row.name for row in rows if row.durability == "os"} == {f"os-{number}" for number in range(30)}
+    assert {row.durability for row in rows} == {"os", "sync"}
     (bond,) = [row for row in rows if row.name == "bond"]
     assert bond.id == str(inventory.topic(f"{tenant}/prod/bond").id)
     assert bond.account == "default"
     assert bond.policies == {"producer_byte_rate": "99", "quota.topics": "1000"}
     assert {str(row.policies) for row in rows if row is not bond} == {"{'quota.topics': '1000'}"}
     counts = table(inventory="topics", columns="tenant").groupBy("tenant").count().collect()
-    assert {row.tenant: row["count"] for row in counts}[tenant] == 319
+    assert {row.tenant: row["count"] for row in counts}[tenant] == 349
     (made,) = [row for row in table(inventory="tenants").collect() if row.name == tenant]
     assert (made.account, made.labels) == ("default", {"plan": "gold"})
     assert made.policies == {"quota.topics": "1000"}

@@ -9,6 +9,7 @@ where others follow, else nil; the sequences of topics with policies of their ow
 """
 
 import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,9 +18,14 @@ from duramen.base.errors import BatchCorrupt
 from duramen.codec.compression import decompress
 
 __all__ = [
-    "PACKED", "RAW", "ZSTD", "Headers", "RunsPage", "TopicsPage", "encode_runs_page", "encode_topics_page",
-    "headers_at", "joined_names", "read_runs_page", "read_topics_page",
+    "FIRST_SEQUENCES", "OS", "PACKED", "RAW", "SYNC", "ZSTD", "Headers", "RunsPage", "TopicsPage", "encode_runs_page",
+    "encode_topics_page", "headers_at", "joined_names", "read_runs_page", "read_topics_page",
 ]  # fmt: skip
+
+SYNC: Final = "sync"
+OS: Final = "os"
+FIRST_SEQUENCES: Final[Mapping[str, int]] = {SYNC: 0, OS: 1 << 39}
+"""The first sequence of topics by durability: the id of a topic tells its durability, and rows need no byte for it."""
 
 ZSTD: Final = 4
 RAW: Final = b"\x00"

@@ -12,12 +12,13 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory import events
 from duramen.inventory.events import InventoryEvent, decode_event, encode_event
+from duramen.inventory.ids import durability_of_sequence
 from duramen.inventory.name_rows import GONE, changed_row, is_topic, name_blocks, values_by_name
 from duramen.inventory.packing import unpack_names
 from duramen.inventory.rows import (
     FENCE_KEY,
     NEXT_IDS_KEY,
-    NEXT_KEY,
+    NEXT_KEYS,
     SEQUENCE_BYTES,
     TOTAL,
     Block,
@@ -129,7 +130,7 @@ class _Step:
             values = _sequence_values(first, len(names))
             self.changes.update(zip(map(name_key(namespace, b"").__add__, names), values, strict=True))
         self.changes[body_key(last)] = body_value(namespace, len(names), body)
-        self.changes[NEXT_KEY] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")
+        self.changes[NEXT_KEYS[durability_of_sequence(first)]] = (last + 1).to_bytes(SEQUENCE_BYTES, "big")
         self._count(namespace, len(names))
 
     def _set_name(self, event: events.NameChanged) -> None:

@@ -5,13 +5,21 @@ from typing import Final, NamedTuple
 
 from duramen.base.ports import StateRows
 from duramen.base.settings import config_text
-from duramen.codec.exports import TopicsPage
+from duramen.codec.exports import FIRST_SEQUENCES, TopicsPage
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import NamespacePut, Policies, TenantPut
 from duramen.inventory.policies import read_policies
-from duramen.inventory.rows import NEXT_KEY, body_key, body_row, names_of_body, place_key, place_of, topic_policies_key
+from duramen.inventory.rows import (
+    body_key,
+    body_row,
+    names_of_body,
+    next_sequence,
+    place_key,
+    place_of,
+    topic_policies_key,
+)
 
-__all__ = ["DirectoryExport", "directory_export", "next_sequence", "topics_page"]
+__all__ = ["DirectoryExport", "directory_export", "next_sequences", "topics_page"]
 
 _MOST_TOPICS: Final = 500_000
 
@@ -72,9 +80,9 @@ def _in_force(chain: Iterable[Policies]) -> dict[str, str]:
     return {name: config_text(value) for name, value in sorted(found.items())}
 
 
-def next_sequence(rows: StateRows) -> int:
-    """The end of the sequences of a shard's topics."""
-    return int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
+def next_sequences(rows: StateRows) -> dict[str, int]:
+    """The end of the sequences of a shard's topics, by their durability."""
+    return {durability: next_sequence(rows, durability) for durability in FIRST_SEQUENCES}
 
 
 def directory_export(rows: StateRows) -> DirectoryExport:

@@ -2,7 +2,7 @@
 
     20 bits  the shard
     68 bits  a salt of the shard: ids of another inventory are recognised
-    40 bits  the topic's sequence in the shard
+    40 bits  the topic's sequence in the shard, from 2^39 on if its records have the durability `os`
 
 Pure.
 """
@@ -13,8 +13,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import TopicNotFound
+from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
 
-__all__ = ["LARGEST_SEQUENCE", "MOST_SHARDS", "TopicKey", "topic_id", "topic_key"]
+__all__ = [
+    "LARGEST_SEQUENCE", "MOST_SHARDS", "TopicKey", "durability_of_id", "durability_of_sequence", "topic_id",
+    "topic_key",
+]  # fmt: skip
 
 _SHARD_BITS: Final = 20
 _SALT_BITS: Final = 68
@@ -28,6 +32,16 @@ class TopicKey(NamedTuple):
 
     shard: int
     sequence: int
+
+
+def durability_of_sequence(sequence: int) -> str:
+    """The durability of a topic's records."""
+    return OS if sequence >= FIRST_SEQUENCES[OS] else SYNC
+
+
+def durability_of_id(lasting_id: UUID) -> str:
+    """The durability of a topic's records."""
+    return durability_of_sequence(lasting_id.int & LARGEST_SEQUENCE)
 
 
 @lru_cache(1024)

@@ -27,6 +27,7 @@ from duramen.base.errors import (
     TopicNotFound,
 )
 from duramen.base.ports import StateRows
+from duramen.codec.exports import FIRST_SEQUENCES, SYNC
 from duramen.inventory.events import (
     AliasChanged,
     ChangesFenced,
@@ -50,7 +51,6 @@ from duramen.inventory.rows import (
     BEHIND_NAMES,
     FENCE_KEY,
     LEAVING,
-    NEXT_KEY,
     NameRow,
     Place,
     alias_end,
@@ -59,6 +59,7 @@ from duramen.inventory.rows import (
     dropped_key,
     name_row,
     name_value,
+    next_sequence,
     pending_key,
     topic_policies_key,
 )
@@ -116,6 +117,7 @@ class CreateTopics(NamedTuple):
 
     namespace: int
     blocks: Sequence[NameBlock]
+    durability: str = SYNC
 
     @property
     def total(self) -> int:
@@ -214,12 +216,12 @@ class TopicShardState:
 
     def __init__(self, shard: int) -> None:
         self._shard = shard
-        self._next = 0
+        self._next = dict(FIRST_SEQUENCES)
         self._token = 0
 
     def load(self, rows: StateRows) -> None:
         """Load it from rows."""
-        self._next = int.from_bytes(rows.get(NEXT_KEY) or b"", "big")
+        self._next = {durability: next_sequence(rows, durability) for durability in FIRST_SEQUENCES}
         self._token = int.from_bytes(rows.get(FENCE_KEY) or b"", "big")
 
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
@@ -269,24 +271,24 @@ class TopicShardState:
 
     def _create(self, command: CreateTopics, rows: StateRows) -> _Decided:
         self._check_namespace(command.namespace, rows)
-        namespace, blocks = command
-        first, made, existing = self._next, list[TopicsCreated](), 0
+        namespace, blocks, durability = command
+        first, made, existing = self._next[durability], list[TopicsCreated](), 0
         alone = _is_free(namespace, blocks[0].first, blocks[-1].last, rows) if blocks else True
         for block in blocks:
             if alone or _is_free(namespace, block.first, block.last, rows):
-                self._make(made, namespace, block.size, block.body, alone=block.size >= _LEAST_OF_A_BLOCK)
+                self._make(made, command, block.size, block.body, alone=block.size >= _LEAST_OF_A_BLOCK)
                 continue
             names = unpack_names(block.body)
             there = _existing(namespace, names, rows)
             existing += len(there)
             new = [name for name in names if name not in there] if there else names
             if new:
-                self._make(made, namespace, len(new), pack_names(new), alone=False)
-        return made, Created(self._next - first, first, existing)
+                self._make(made, command, len(new), pack_names(new), alone=False)
+        return made, Created(self._next[durability] - first, first, existing)
 
-    def _make(self, made: list[TopicsCreated], namespace: int, count: int, body: bytes, *, alone: bool) -> None:
-        made.append(TopicsCreated(namespace, self._next, count, body, alone))
-        self._next += count
+    def _make(self, made: list[TopicsCreated], command: CreateTopics, count: int, body: bytes, *, alone: bool) -> None:
+        made.append(TopicsCreated(command.namespace, self._next[command.durability], count, body, alone))
+        self._next[command.durability] += count
 
     def _row(self, namespace: int, name: bytes, rows: StateRows) -> NameRow:
         value = value_of_name(rows, namespace, name)

@@ -10,7 +10,7 @@
     d, uint32 namespace             nothing: the namespace is dropped
     o, uint40 sequence              the topic's own policies, if it has some
     f                               uint64: the least token of steps of changes (`ChangesFenced`); on clusters
-    q                               uint40: the next sequence
+    q                               uint40: the next sequence; qo: that of topics with durability=os
     t, uint32 tenant                a tenant, and s, uint32 namespace: a namespace, as their events; in shard 0
     u, level, account or uint32     policies of an account, a tenant or a namespace, as their event; in shard 0
     k                               uint32, uint32: the next tenant and the next namespace; in shard 0
@@ -21,10 +21,12 @@ block with the name (`name_rows`).
 """
 
 import struct
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from duramen.base.errors import TopicNotFound
 from duramen.base.ports import StateRows
+from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
 from duramen.inventory.ids import LARGEST_SEQUENCE, TopicKey
 from duramen.inventory.packing import empty_names, unpack_names
 
@@ -35,7 +37,7 @@ __all__ = [
     "FENCE_KEY",
     "LEAVING",
     "NEXT_IDS_KEY",
-    "NEXT_KEY",
+    "NEXT_KEYS",
     "POLICIES_END",
     "POLICIES_FIRST",
     "SEQUENCE_BYTES",
@@ -63,6 +65,7 @@ __all__ = [
     "names_of_body",
     "namespace_key",
     "next_ids_value",
+    "next_sequence",
     "pending_key",
     "place_key",
     "place_of",
@@ -89,7 +92,8 @@ BEHIND_NAMES: Final = b"\xff"
 TOTAL: Final = 0
 POLICIES_FIRST: Final = b"u"
 POLICIES_END: Final = b"v"
-NEXT_KEY: Final = b"q"
+NEXT_KEYS: Final[Mapping[str, bytes]] = {SYNC: b"q", OS: b"qo"}
+"""The keys of the next sequences, by durability."""
 FENCE_KEY: Final = b"f"
 NEXT_IDS_KEY: Final = b"k"
 _U32: Final = struct.Struct(">I")
@@ -265,6 +269,12 @@ def count_key(namespace: int) -> bytes:
 def dropped_key(namespace: int) -> bytes:
     """The key that marks a dropped namespace."""
     return b"d" + _U32.pack(namespace)
+
+
+def next_sequence(rows: StateRows, durability: str) -> int:
+    """The sequence after those of all topics of a shard with that durability."""
+    value = rows.get(NEXT_KEYS[durability])
+    return FIRST_SEQUENCES[durability] if value is None else int.from_bytes(value, "big")
 
 
 def tenant_key(tenant: int) -> bytes:

@@ -239,8 +239,8 @@ def _accounted(
     new: int | None, said: Said | None,
 ) -> OwnedQueue | None:  # fmt: skip
     """The owned state of a queue after a step; None: it has no owner, or was dropped."""
-    if old is not None and rows.get(name_key(queue)) is None and name_key(queue) in rows.changes:
-        return None  # it was dropped
+    if name_key(queue) in rows.changes and rows.get(name_key(queue)) is None:
+        return None  # it was dropped, perhaps in the step that made it
     found = old
     if found is None:
         if new is None and (said is None or said[1] is None):

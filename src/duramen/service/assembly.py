@@ -259,10 +259,13 @@ class BrokerParts(ABC):
 
     def _make_inventory(self) -> Inventory:
         parts = self.streams, self.coordinators, self.clock, self.deadlines
-        kit = InventoryKit(RateTable(self.settings), self.metrics, self.store, self.node_id)
+        rates = RateTable(self.settings)
         if self.alone:
             shards = InventoryShards(*parts)
             self.internal_streams = self._internal_streams(shards)
+            kit = InventoryKit(
+                rates, self.metrics, self.store, self.node_id, self.internal_streams.ensure_durability
+            )  # fmt: skip
             shards.own_records = partial(own_records, self.streams, partial(submit_here, self.coordinators))
             shards.drop_records = partial(drop_topic, self.streams, self.coordinators, self.groups)
             return Inventory(
@@ -272,6 +275,7 @@ class BrokerParts(ABC):
         routed = RoutedShards(*parts, self.caller, self._leader)
         self.internal_streams = self._internal_streams(routed)
         ensure = self.internal_streams.ensure_inventory
+        kit = InventoryKit(rates, self.metrics, self.store, self.node_id, self.internal_streams.ensure_durability)
         return ClusterInventory(
             routed, self.clock, ensure, self._tenant_names(), lambda: self.metadata_state.nodes, kit
         )  # fmt: skip

@@ -9,7 +9,7 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, RequestInvalid
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.topics import LASTING, BoundsDone, LightFound, LightLag
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import kafka_path
@@ -29,6 +29,7 @@ from duramen.service.light_names import (
     kafka_names,
     namespace_of,
 )
+from duramen.service.light_topics import LastingId
 
 __all__ = ["ClusterTopicNames"]
 
@@ -198,7 +199,8 @@ class ClusterTopicNames(InventoryTopicNames):
         if not stored.startswith(LASTING):
             topic = self._topics.find(stored)
             return None if topic is None else _Place(topic.name, *topic.place)
-        name, space = next(iter(self.names_of(stored)), None), self._broker.streams.find(INVENTORY_QUEUES)
+        name, id_ = next(iter(self.names_of(stored)), None), LastingId.of_stored(stored)
+        space = None if id_ is None else self._broker.streams.find(queue_space_of(id_))
         return None if name is None or space is None else _Place(name, space, stored.removeprefix(LASTING).encode())
 
     def _count(self, request: FindLags, done: Done[LagsFound]) -> None:

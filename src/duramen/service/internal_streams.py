@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from duramen.base.catalogue.inventory import DURABILITY
 from duramen.base.catalogue.queues import KIND, QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.settings import Settings
+from duramen.codec.exports import SYNC
 from duramen.coordinators.group.offsets import OFFSETS_CONFIG, OFFSETS_STREAM
-from duramen.coordinators.inventory.shard import INVENTORY_CONFIG, INVENTORY_QUEUES, INVENTORY_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_CONFIG, INVENTORY_STREAM, QUEUE_SPACES
 from duramen.coordinators.lease.records import LEASES_CONFIG, LEASES_STREAM
 from duramen.coordinators.share.state import SHARE_STATE_CONFIG, SHARE_STATE_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM
@@ -28,8 +30,8 @@ class _Keeper(Protocol):
 
 class _InventoryKeeper(_Keeper, Protocol):
     @property
-    def queues(self) -> _Keeper:
-        """The stream with the records of topics."""
+    def queues(self) -> Mapping[str, _Keeper]:
+        """The streams with the records of topics, by durability."""
 
 
 class _Create(Protocol):
@@ -98,10 +100,27 @@ class InternalStreams:
             if error is not None:
                 done(error)
             else:
-                shards = self._size("inventory.queue.shards")
-                self._ensure(self._inventory.queues, INVENTORY_QUEUES, shards, {KIND: QUEUES}, done)
+                self._ensure_queues(SYNC, {KIND: QUEUES}, done)
 
         self._ensure(self._inventory, INVENTORY_STREAM, self._size("inventory.shards"), INVENTORY_CONFIG, ready)
+
+    def ensure_durability(self, durability: str, done: Done) -> None:
+        """See to it that records of topics with a durability have somewhere to be stored; the inventory is made first.
+
+        A cluster that is not upgraded refuses durability=os.
+        """
+
+        def ready(error: DuramenError | None) -> None:
+            if error is not None or durability == SYNC:
+                done(error)
+            else:
+                self._ensure_queues(durability, {KIND: QUEUES, DURABILITY: durability}, done)
+
+        self.ensure_inventory(ready)
+
+    def _ensure_queues(self, durability: str, config: Mapping[str, str], done: Done) -> None:
+        shards = self._size("inventory.queue.shards")
+        self._ensure(self._inventory.queues[durability], QUEUE_SPACES[durability], shards, config, done)
 
     def _size(self, setting: str) -> int:
         return self._settings.integer(setting)

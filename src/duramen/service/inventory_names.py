@@ -15,7 +15,7 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.quotas import CreatedNames
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.inventory.names import kafka_path
@@ -101,12 +101,12 @@ def drop_topic(
 
 def submit_here(runtime: Runtime, partition: Partition, command: QueueCommand, done: Callable[[object], None]) -> None:
     """Bring a command to a shard of queues of a node that is alone."""
-    runtime.submit(INVENTORY_QUEUES, partition.index, command, done)
+    runtime.submit(partition.stream.name, partition.index, command, done)
 
 
 def drop_records(streams: BrokerStreams, submit: Submit, lasting_id: UUID, done: Callable[[object], None]) -> None:
     """Drop the records of a topic."""
-    space = streams.find(INVENTORY_QUEUES)
+    space = streams.find(queue_space_of(lasting_id))
     if space is None:
         done(None)
     else:
@@ -119,7 +119,7 @@ def own_records(
     done: Callable[[object], None],
 ) -> None:  # fmt: skip
     """Tell the records of a topic its namespace, and what the topic says itself of its retention."""
-    space = streams.find(INVENTORY_QUEUES)
+    space = streams.find(queue_space_of(lasting_id))
     if space is None:
         done(None)
     else:

@@ -13,7 +13,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shard import QUEUE_SPACES
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.coordinators.runtime.runtime import Runtime
@@ -87,15 +87,17 @@ class InventoryUsage:
                     self._scopes[scope] += more
 
     def _look_here(self) -> None:
-        space = self._streams.find(INVENTORY_QUEUES)
-        for partition in () if space is None else space.partitions:
-            shard: QueueShard | None = self._runtime.loaded(INVENTORY_QUEUES, partition.index)
+        for space, partition in self._shards_of_records():
+            shard: QueueShard | None = self._runtime.loaded(space.name, partition.index)
             if shard is not None and partition.leads:
-                rows = self._runtime.rows(INVENTORY_QUEUES, partition.index)
-                self._take_here(partition, shard, rows)
+                self._take_here(partition, shard, self._runtime.rows(space.name, partition.index))
+
+    def _shards_of_records(self) -> list[tuple[Stream, Partition]]:
+        spaces = [self._streams.find(name) for name in QUEUE_SPACES.values()]
+        return [(space, partition) for space in spaces if space is not None for partition in space.partitions]
 
     def _take_here(self, partition: Partition, shard: QueueShard, rows: StateRows) -> None:
-        place, more = partition.index, True
+        place, more = partition.place, True
         while more:
             known = self._totals.known(place)
             page = shard.usage.since(rows, partition.leader_epoch, known.life, known.version)
@@ -107,28 +109,31 @@ class InventoryUsage:
 
     def refresh(self, done: Callable[[], None]) -> None:
         """Know what shards of other nodes have now; those that do not answer are left as they were."""
-        space = self._streams.find(INVENTORY_QUEUES)
         ask = self._ask
-        if ask is None or space is None:
+        if ask is None:
             done()
             return
-        others = [partition for partition in space.partitions if not partition.leads]
+        others = [(space, partition) for space, partition in self._shards_of_records() if not partition.leads]
         left = len(others) + 1
 
-        def answered(partition: Partition | None, page: UsagePage | DuramenError | None) -> None:
-            nonlocal left
-            if partition is not None and isinstance(page, UsagePage) and not partition.leads:
-                self._totals.take(partition.index, page)
+        def answered(space: Stream, partition: Partition, page: UsagePage | DuramenError) -> None:
+            if isinstance(page, UsagePage) and not partition.leads:
+                self._totals.take(partition.place, page)
                 if page.more:
-                    ask(space, partition.index, page, partial(answered, partition))
+                    ask(space, partition.index, page, partial(answered, space, partition))
                     return
+            one_less()
+
+        def one_less() -> None:
+            nonlocal left
             left -= 1
             if not left:
                 done()
 
-        for partition in others:
-            ask(space, partition.index, self._totals.known(partition.index), partial(answered, partition))
-        answered(None, None)
+        for space, partition in others:
+            known = self._totals.known(partition.place)
+            ask(space, partition.index, known, partial(answered, space, partition))
+        one_less()
 
     def _poll(self) -> None:
         self._polls = self._now_ms() < self._until_ms

@@ -1,6 +1,6 @@
 """Records of topics of the inventory that are gone: the shards that have them find and delete them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -8,12 +8,13 @@ from uuid import UUID
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
-from duramen.coordinators.inventory.gone import GoneTopics
+from duramen.coordinators.inventory.gone import GONE, GoneTopics
+from duramen.coordinators.inventory.shard import OS_QUEUES
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.queues.leftovers import Examined, KnownOwners, LeftoverSweep
-from duramen.queues.machine import Empty
+from duramen.queues.machine import Empty, Own, QueueCommand
 from duramen.queues.names import Queue
 from duramen.storage.store import Store
 
@@ -63,12 +64,22 @@ class LeftoverRecords:
     def _examine(self, space: Stream, shard: int, sweep: LeftoverSweep, examined: Examined) -> None:
         topics = {id_: queue for queue in examined.queues if (id_ := _lasting_id(queue)) is not None}
 
-        def found(gone: Collection[UUID] | DuramenError) -> None:
-            if isinstance(gone, DuramenError):
+        def found(namespaces: Mapping[UUID, int] | DuramenError) -> None:
+            if isinstance(namespaces, DuramenError):
                 self._sweeping.discard((space, shard))  # the next round examines them again
+                return
+            drops = [Empty(topics[id_], "drop") for id_, namespace in namespaces.items() if namespace == GONE]
+            then = partial(passed, len(drops))
+            if examined.owned or space.name != OS_QUEUES:
+                self._submit(space, shard, drops, then)
             else:
-                queues = [topics[id_] for id_ in sorted(gone)]
-                self._drop(space, shard, queues, partial(passed, len(queues)))
+                self._submit(space, shard, drops, partial(own, namespaces, then))
+
+        def own(namespaces: Mapping[UUID, int], then: Callable[[bool], None], stored: bool) -> None:
+            if stored:
+                self._own(space, shard, topics, namespaces, then)
+            else:
+                then(False)
 
         def passed(dropped: int, done: bool) -> None:
             if done:
@@ -83,9 +94,40 @@ class LeftoverRecords:
         else:
             passed(0, True)
 
-    def _drop(self, space: Stream, shard: int, queues: Sequence[Queue], done: Callable[[bool], None]) -> None:
-        """`done` gets whether all of these queues are dropped."""
-        left, failed = len(queues) + 1, 0
+    def _own(
+        self, space: Stream, shard: int, topics: Mapping[UUID, Queue], namespaces: Mapping[UUID, int],
+        done: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        """Assign records to the namespaces of their topics: a power failure may have undone that after a move.
+
+        A topic that has moved meanwhile is looked up again, so that the last namespace counts.
+        """
+        there = {id_: namespace for id_, namespace in namespaces.items() if namespace != GONE}
+
+        def owned(stored: bool) -> None:
+            if stored and there:
+                self._gone.find(there, found)
+            else:
+                done(stored)
+
+        def found(now: Mapping[UUID, int] | DuramenError) -> None:
+            if isinstance(now, DuramenError):
+                done(False)
+                return
+            moved = {id_: namespace for id_, namespace in now.items() if namespace not in (GONE, there[id_])}
+            if moved:
+                self._own(space, shard, topics, moved, done)
+            else:
+                done(True)
+
+        commands = [Own(topics[id_], namespace, None) for id_, namespace in there.items()]
+        self._submit(space, shard, commands, owned)
+
+    def _submit(
+        self, space: Stream, shard: int, commands: Sequence[QueueCommand], done: Callable[[bool], None]
+    ) -> None:  # fmt: skip
+        """`done` gets whether all of these commands are stored."""
+        left, failed = len(commands) + 1, 0
 
         def one(answer: object) -> None:
             nonlocal left, failed
@@ -94,8 +136,8 @@ class LeftoverRecords:
             if not left:
                 done(not failed)
 
-        for queue in queues:
-            self._coordinators.submit(space.name, shard, Empty(queue, "drop"), one)
+        for command in commands:
+            self._coordinators.submit(space.name, shard, command, one)
         one(None)
 
 

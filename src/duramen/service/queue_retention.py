@@ -63,7 +63,7 @@ class QueueRetention:
     def __init__(self, parts: RetentionParts) -> None:
         self._parts = parts
         self._spaces: dict[Stream, Retention] = {}
-        self._owned: Stream | None = None
+        self._owned: dict[Stream, None] = {}
         self._sweeping: set[tuple[Stream, int]] = set()
         self._tick: Deadline | None = None
         parts.streams.listeners.append(self._changed)
@@ -72,13 +72,15 @@ class QueueRetention:
 
     def _changed(self, stream: Stream) -> None:
         kept = ALL if stream.deleted or not stream.shards else retention_of(stream)
-        if stream.owned:
-            self._owned = None if stream.deleted else stream
+        if stream.owned and not stream.deleted:
+            self._owned[stream] = None
+        elif stream.owned:
+            self._owned.pop(stream, None)
         elif kept == ALL:
             self._spaces.pop(stream, None)
         else:
             self._spaces[stream] = kept
-        if (self._spaces or self._owned is not None) and self._tick is None:
+        if (self._spaces or self._owned) and self._tick is None:
             self._tick = self._later(_SWEEP_MS, self._sweep)
 
     def _later(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
@@ -92,7 +94,7 @@ class QueueRetention:
         parts = self._parts
         if not parts.alone and parts.metadata_state().feature_level < MetadataFeature.SPACE_NUMBERS:
             return None
-        if space is self._owned:
+        if space in self._owned:
             return self._kept_by_owner
         kept = self._spaces.get(space)
         return None if kept is None else lambda _, __: kept
@@ -125,17 +127,17 @@ class QueueRetention:
 
     def _sweep(self) -> None:
         self._tick = None
-        if self._spaces or self._owned is not None:
+        if self._spaces or self._owned:
             self._tick = self._later(_SWEEP_MS, self._sweep)
         for space in list(self._spaces):
             self._sweep_space(space, self._step)
-        owned = self._owned
-        if owned is not None and any(partition.leads for partition in owned.partitions):
-            self._parts.inventory.refresh(lambda _: self._sweep_owned(owned))
+        if any(partition.leads for space in self._owned for partition in space.partitions):
+            self._parts.inventory.refresh(lambda _: self._sweep_owned())
 
-    def _sweep_owned(self, space: Stream) -> None:
-        self._sweep_space(space, self._step_owned)
-        self._parts.leftovers.sweep(space)
+    def _sweep_owned(self) -> None:
+        for space in list(self._owned):
+            self._sweep_space(space, self._step_owned)
+            self._parts.leftovers.sweep(space)
 
     def _sweep_space(self, space: Stream, step: Callable[[Stream, int], None]) -> None:
         for partition in space.partitions:

@@ -32,7 +32,7 @@ from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
 from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import FoundTopic
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.decisions import check_name
@@ -165,8 +165,8 @@ class QueueTopics:
 
     def _of_inventory(self, paths: Mapping[str, TopicPath]) -> "dict[str, QueueTopic]":
         """The topics of the inventory that have names now."""
-        inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
-        if space is None or not self.broker.alone:
+        inventory = self.broker.inventory
+        if not inventory.is_made or not self.broker.alone:
             return {}  # on a cluster the shards are asked first
         position = inventory.position
         if position != self._position:
@@ -199,7 +199,7 @@ class QueueTopics:
 
     def topic_of(self, name: str, found: FoundTopic) -> "QueueTopic | None":
         """The topic of the inventory that has a name now; None where its records have no place yet."""
-        inventory, space = self.broker.inventory, self.broker.streams.find(INVENTORY_QUEUES)
+        inventory, space = self.broker.inventory, self.broker.streams.find(queue_space_of(found.id))
         if space is None:
             return None
         digest = blake2b(found.id.bytes + name.encode(), digest_size=16, key=inventory.id.bytes).digest()

@@ -64,13 +64,14 @@ _TYPES: Final[Mapping[str, tuple[str, pa.DataType]]] = {
     "created_at": ("TIMESTAMP", TIMESTAMP_TYPE),
     "labels": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
     "policies": ("MAP<STRING, STRING>", pa.map_(pa.string(), pa.string())),
+    "durability": ("STRING", pa.string()),
 }
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """Every column of records; `headers`, the last, only on request."""
 QUEUE_COLUMNS: Final = ("queue", "position", "version", "key", "value", "headers", "enqueued_at")
 """The columns of queue entries."""
 INVENTORY_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "topics": ("id", "name", "tenant", "namespace", "account", "state", "policies"),
+    "topics": ("id", "name", "tenant", "namespace", "account", "state", "policies", "durability"),
     "namespaces": ("id", "name", "tenant", "account", "created_at", "labels", "policies"),
     "tenants": ("id", "name", "account", "created_at", "labels", "policies"),
 }

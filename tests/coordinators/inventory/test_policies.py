@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 
-from duramen.base.catalogue.inventory import POLICIES
+from duramen.base.catalogue.inventory import DURABILITY, POLICIES, TOPIC
 from duramen.base.errors import (
     DuramenError,
     NamespaceNotFound,
@@ -45,6 +45,7 @@ class Checked:
             self.node.create(path.rpartition("/")[0], path.rpartition("/")[2])
         self.own: dict[str, dict[str, Any]] = {}
         self.topics = list(TOPICS)
+        self.durability = dict.fromkeys(TOPICS, "sync")
 
     def paths(self) -> list[str]:
         return ["", "acme", "bolt", "acme/dev", "acme/prod", "bolt/dev", "bolt/prod", *self.topics]
@@ -53,7 +54,10 @@ class Checked:
         names = [name for name, policy in POLICIES.items() if level_of(path) in policy.levels]
         some = self.chance.sample(names, self.chance.randrange(1, len(names) + 1))
         flag = [name for name in some if POLICIES[name].setting.kind == "flag"]
-        values = {name: self.chance.choice((None, self.chance.randrange(1000, 1_000_000))) for name in some}
+        values: dict[str, Any] = {}
+        for name in some:
+            valid = POLICIES[name].setting.choices or (self.chance.randrange(1000, 1_000_000),)
+            values[name] = self.chance.choice((None, *valid))
         return values | {name: self.chance.choice((None, True, False)) for name in flag}
 
     def put(self, path: str, change: dict[str, Any]) -> None:
@@ -62,16 +66,24 @@ class Checked:
 
     def step(self) -> None:
         do, path = self.chance.random(), self.chance.choice(self.paths())
-        if do < 0.8:
+        if do < 0.7:
             change = self.change(path)
             self.node.set(path, change)
             self.put(path, change)
+        elif do < 0.8:
+            namespace = self.chance.choice(("acme/dev", "acme/prod", "bolt/dev"))
+            new = f"{namespace}/new-{self.chance.randrange(1 << 30)}"
+            self.node.create(namespace, new.rpartition("/")[2])
+            self.topics.append(new)
+            there = (self.own[one][DURABILITY] for one in chain_of(namespace) if DURABILITY in self.own.get(one, {}))
+            self.durability[new] = next(there, "sync")
         elif do < 0.9:
             old = self.chance.choice(self.topics)
             new = f"{self.chance.choice(('acme/dev', 'bolt/prod'))}/moved-{self.chance.randrange(1 << 30)}"
             self.node.move(old, new)
             self.topics[self.topics.index(old)] = new
             self.own[new] = self.own.pop(old, {})
+            self.durability[new] = self.durability.pop(old)
         else:
             wrong = {name: 7 for name in POLICIES if level_of(path) not in POLICIES[name].levels} or {"what": 1}
             with pytest.raises(PolicyInvalid, match=next(iter(wrong))):
@@ -101,7 +113,10 @@ class Checked:
                 there = (
                     Effective(self.own[one][name], level_of(one)) for one in chain if name in self.own.get(one, {})
                 )
-                assert found.effective[name] == next(there, default)
+                if name == DURABILITY and level_of(path) == TOPIC:
+                    assert found.effective[name] == Effective(self.durability[path], TOPIC)
+                else:
+                    assert found.effective[name] == next(there, default)
             quotas = [
                 (name, level_of(one), self.own[one][name])
                 for name, policy in POLICIES.items() if policy.quota

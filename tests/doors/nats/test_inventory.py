@@ -55,6 +55,23 @@ def test_messages_are_records_of_the_topic_that_the_subject_names(
     assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
+def test_messages_go_to_topics_of_either_durability(nats_node: NodeProcess, prefix: str, tenant: str) -> None:
+    with duramen.connect(nats_node.http) as client:
+        client.inventory.policies.set(f"{tenant}/prod", {"durability": "os"})
+        client.inventory.create_topics(f"{tenant}/prod", ["os"])
+
+    async def test(client: Client) -> None:
+        js = client.jetstream(timeout=60)
+        for name in ("a", "os"):
+            assert (await js.publish(f"{prefix}.{name}", name.encode())).stream == f"{tenant}.prod.{name}"
+
+    run(test, nats_node.nats)
+    for name in ("a", "os"):
+        assert [one.value for one in CONFLUENT.consume(nats_node.kafka, f"{tenant}.prod.{name}", 1, 1)] == [
+            name.encode()
+        ]
+
+
 def test_what_is_not_taken_is_answered_with_the_reason(
     nats_node: NodeProcess, api: Api, prefix: str, tenant: str
 ) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "BYTES_QUOTA",
     "CONSUMER_RATE",
     "DEFAULT_ACCOUNT",
+    "DURABILITY",
     "LEVELS",
     "NAMESPACE",
     "NODE_SETTINGS",
@@ -38,6 +39,7 @@ BYTES_QUOTA: Final = "quota.bytes"
 PRODUCER_RATE: Final = "producer_byte_rate"
 CONSUMER_RATE: Final = "consumer_byte_rate"
 AUTO_CREATION: Final = "auto.create.topics.enable"
+DURABILITY: Final = "durability"
 
 
 class Policy(NamedTuple):
@@ -79,6 +81,11 @@ _POLICIES: Final = (
                    "The bytes a second that Kafka clients and NATS publishers may write, on average over the quota "
                    "windows.",
                    scope="stream", minimum=1), quota=True),
+    Policy(Setting(DURABILITY, "choice", "sync",
+                   "What an acknowledgement means on topics that are created from now on, as on streams: `sync` or "
+                   "`os`. A topic keeps it.",
+                   scope="stream", choices=("sync", "os")),
+           _NOT_TOPIC),
     Policy(Setting("retention.ms", "integer", -1,
                    "The time for which a topic keeps its records; without a bound if it is -1.",
                    scope="stream", unit="ms", minimum=-1)),

@@ -84,6 +84,8 @@ def _print(topic: TopicInfo, format_: str) -> None:
         click.echo(f"  leads to {plain('/'.join(topic.topic.values()))}")
     for one in topic.aliases:
         click.echo(f"  alias {plain('/'.join(one.values()))}")
+    if topic.durability:
+        click.echo(f"  durability {topic.durability}")
 
 
 @command.command("create")
@@ -217,7 +219,7 @@ def _show(topics: Sequence[TopicInfo], format_: str) -> None:
 @format_option
 @server_option
 def _describe(name: str, account: str, format_: str, server: NodeAddress) -> None:
-    """Show a topic with its id and its aliases, or where an alias leads."""
+    """Show a topic with its id, its durability and its aliases, or where an alias leads."""
     _print(inventory_of(server).topic(name, account=account), format_)
 
 

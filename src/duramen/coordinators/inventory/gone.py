@@ -1,24 +1,26 @@
-"""Finds topics that can never exist again, so that their records may be deleted.
+"""Finds the namespaces of topics by their ids, and topics that can never exist again: their records may be deleted.
 
 A deleted topic never returns. A topic of a dropped namespace is gone once its shard has dropped the namespace, because
 from then on the topic cannot move to another one. So the shard's decision counts, not the namespace that is stored with
 the records: after a move the records get the new namespace later.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, TopicNotFound
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.inventory.ids import TopicKey, topic_key
 
-__all__ = ["GoneTopics"]
+__all__ = ["GONE", "GoneTopics"]
 
-_Done: TypeAlias = Callable[[Collection[UUID] | DuramenError], None]
-_Namespaces: TypeAlias = dict[UUID, int]
-"""Namespaces of topics, 0: deleted, by their lasting ids."""
+GONE: Final = 0
+"""In place of the namespace of a topic."""
+
+_Namespaces: TypeAlias = Mapping[UUID, int]
+_Done: TypeAlias = Callable[[_Namespaces | DuramenError], None]
 
 
 class GoneTopics:
@@ -28,37 +30,41 @@ class GoneTopics:
         self._shards = shards
 
     def find(self, ids: Collection[UUID], done: _Done) -> None:
-        """`done` gets those of these topics that are gone. An id that is unknown here is not: it may be new."""
+        """`done` gets the namespaces of topics, or GONE. An unknown id is left out: the topic may be new."""
 
-        def found(dropped: _Namespaces | DuramenError) -> None:
-            if isinstance(dropped, DuramenError):
-                done(dropped)
-            elif dropped:
-                self._shards.read(partial(self._namespaces, dropped), partial(looked_again, dropped))
+        def found(answer: tuple[_Namespaces, Collection[UUID]] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+                return
+            known, dropped = answer
+            if dropped:
+                self._shards.read(partial(self._namespaces, dropped), partial(looked_again, known))
             else:
-                done(())
+                done(known)
 
-        def looked_again(dropped: _Namespaces, now: _Namespaces | DuramenError) -> None:
+        def looked_again(known: _Namespaces, now: _Namespaces | DuramenError) -> None:
             if isinstance(now, DuramenError):
                 done(now)
             else:
-                done({id_ for id_, namespace in now.items() if namespace == dropped[id_]})
+                gone = {id_: GONE if namespace == known[id_] else namespace for id_, namespace in now.items()}
+                done({**known, **gone})
 
-        self._shards.read(partial(self._dropped, ids), found)
+        self._shards.read(partial(self._look, ids), found)
 
-    def _dropped(self, ids: Collection[UUID]) -> _Namespaces:
-        """A query: topics that are deleted, or in a namespace that their shard has dropped.
+    def _look(self, ids: Collection[UUID]) -> tuple[_Namespaces, Collection[UUID]]:
+        """A query: the namespaces of topics, and those topics whose shards have dropped their namespaces.
 
-        A topic may have left the namespace before that, after its own row was read: only a second look tells.
+        Such a topic may have left the namespace before that, after its own row was read: only a second look tells.
         """
-        rows = self._shards.rows()
-        return {
-            id_: namespace for id_, namespace in self._namespaces(ids).items()
-            if not namespace or rows.is_dropped(self._key(id_).shard, namespace)
-        }  # fmt: skip
+        rows, found = self._shards.rows(), self._namespaces(ids)
+        dropped = [
+            id_ for id_, namespace in found.items()
+            if namespace and rows.is_dropped(self._key(id_).shard, namespace)
+        ]  # fmt: skip
+        return found, dropped
 
     def _namespaces(self, ids: Collection[UUID]) -> _Namespaces:
-        rows, found = self._shards.rows(), _Namespaces()
+        rows, found = self._shards.rows(), dict[UUID, int]()
         for id_ in ids:
             try:
                 found[id_] = rows.place(self._key(id_)).namespace

@@ -36,7 +36,7 @@ from duramen.inventory.directory import (
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
 from duramen.inventory.feed import FeedScope
-from duramen.inventory.ids import TopicKey, topic_id, topic_key
+from duramen.inventory.ids import TopicKey, durability_of_id, topic_id, topic_key
 from duramen.inventory.machine import (
     MOST_NAMES,
     BeginChange,
@@ -75,6 +75,11 @@ class FoundTopic(NamedTuple):
     alias: bool
     namespace: int
 
+    @property
+    def durability(self) -> str:
+        """The durability of the topic's records, chosen at its creation."""
+        return durability_of_id(self.id)
+
 
 class BoundNamespace(NamedTuple):
     """A namespace that is bound to NATS subjects."""
@@ -92,12 +97,16 @@ class TopicPage(NamedTuple):
 
 
 class InventoryKit(NamedTuple):
-    """The dependencies of policies, quotas and subscriptions."""
+    """The dependencies of policies, quotas and subscriptions.
+
+    `ensure_durability` creates the inventory, with room for records of topics with that durability.
+    """
 
     rates: RateTable
     metrics: Metrics
     store: Store
     node_id: int
+    ensure_durability: Callable[[str, Done], None]
 
 
 class Inventory:
@@ -115,7 +124,7 @@ class Inventory:
         self._changes = Changes(shards)
         self.quotas = InventoryQuotas(shards, clock, kit.rates, kit.metrics)
         self.feed = InventoryFeed(shards, kit.store)
-        self.policies = InventoryPolicies(shards, clock, self.quotas, ensure, kit.node_id)
+        self.policies = InventoryPolicies(shards, clock, self.quotas, kit.ensure_durability, kit.node_id)
         self._sweeping = False
         self._ticks = False
         self.when_bound: Callable[[Callable[[], None]], None] | None = None
@@ -321,8 +330,9 @@ class Inventory:
             if isinstance(found, BaseException):
                 done(StorageFailed(f"the names cannot be sorted: {found!r}"))
                 return
+            durability = self.policies.durability_of_new(namespace.id)
             commands = [
-                (shard, CreateTopics(namespace.id, blocks[at : at + _BLOCKS_AT_ONCE]))
+                (shard, CreateTopics(namespace.id, blocks[at : at + _BLOCKS_AT_ONCE], durability))
                 for shard, blocks in enumerate(found.blocks)
                 for at in range(0, len(blocks), _BLOCKS_AT_ONCE)
             ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue.inventory import ACCOUNT, AUTO_CREATION, NAMESPACE, POLICIES, TENANT, TOPIC
+from duramen.base.catalogue.inventory import ACCOUNT, AUTO_CREATION, DURABILITY, NAMESPACE, POLICIES, TENANT, TOPIC
 from duramen.base.errors import (
     DuramenError,
     NamespaceNotFound,
@@ -13,13 +13,14 @@ from duramen.base.errors import (
     TopicNotFound,
 )
 from duramen.base.ports import Clock
+from duramen.codec.exports import SYNC
 from duramen.coordinators.inventory.quotas import InventoryQuotas, TopicOwner
 from duramen.coordinators.inventory.retention import InventoryRetention, says_retention
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.directory import SetPolicies
 from duramen.inventory.events import Policies
-from duramen.inventory.ids import TopicKey
+from duramen.inventory.ids import TopicKey, durability_of_sequence
 from duramen.inventory.machine import SetTopicPolicies
 from duramen.inventory.policies import (
     Effective,
@@ -27,6 +28,7 @@ from duramen.inventory.policies import (
     PolicyScope,
     check_policies,
     effective,
+    inherited,
     limits,
 )
 
@@ -57,9 +59,10 @@ class InventoryPolicies:
     """Policies of the inventory. The parts of a path name their scope; an account has the empty path."""
 
     def __init__(
-        self, shards: InventoryShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
+        self, shards: InventoryShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[str, Done], None],
         node_id: int,
     ) -> None:  # fmt: skip
+        """`ensure` creates the inventory, with room for records of a durability."""
         self._shards = shards
         self._clock = clock
         self._quotas = quotas
@@ -74,6 +77,8 @@ class InventoryPolicies:
         chain = self._chain(account, path)
         scope, own = chain[0]
         named = [(one.level, policies) for one, policies in chain]
+        if scope.topic is not None:  # it was chosen at the creation
+            named.insert(0, (TOPIC, {DURABILITY: durability_of_sequence(scope.topic.sequence)}))
         quotas = [
             UsedQuota(name, limit.scope.level, limit.value, self._quotas.used(name, limit.scope))
             for name, policy in POLICIES.items()
@@ -93,6 +98,12 @@ class InventoryPolicies:
         except (TenantNotFound, NamespaceNotFound):
             return False
         return bool(effective(NAMESPACE, [(scope.level, own) for scope, own in chain])[AUTO_CREATION].value)
+
+    def durability_of_new(self, namespace: int) -> str:
+        """The durability of topics that are created in a namespace now, as known on this node."""
+        directory = self._shards.known_directory()
+        chain = [] if directory is None else [own for _, own in directory.policies_of(namespace)]
+        return str(inherited(DURABILITY, chain) or SYNC)
 
     def owner(self, account: str, path: Sequence[str]) -> TopicOwner:
         """The topic that a path resolves to, and its namespace. Raises TopicNotFound …"""
@@ -135,14 +146,15 @@ class InventoryPolicies:
                 self._shards.read(partial(self._scope, account, path), found)
 
         try:
-            check_policies((ACCOUNT, TENANT, NAMESPACE, TOPIC)[len(path)], changes)
+            checked = check_policies((ACCOUNT, TENANT, NAMESPACE, TOPIC)[len(path)], changes)
         except DuramenError as error:
             done(error)
             return
-        if path:
+        durability = str(checked.get(DURABILITY) or SYNC)
+        if path and durability == SYNC:
             ensured(None)
         else:
-            self._ensure(ensured)
+            self._ensure(durability, ensured)
 
     def _submit(
         self, shard: int, command: SetPolicies | SetTopicPolicies, done: Done, topic: TopicKey | None = None

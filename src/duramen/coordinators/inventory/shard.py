@@ -1,15 +1,18 @@
 """A metadata shard of the inventory: topics are rows; shard 0 also has tenants and namespaces in memory."""
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
+from duramen.codec.exports import OS, SYNC
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import Directory, DirectoryCommand, directory_keys
 from duramen.inventory.directory_history import DirectoryHistory
 from duramen.inventory.events import DirectoryEvent, InventoryEvent, decode_event, encode_event
+from duramen.inventory.ids import durability_of_id
 from duramen.inventory.machine import TopicCommand, TopicShardState, topic_keys
 
 __all__ = [
@@ -17,9 +20,12 @@ __all__ = [
     "INVENTORY_CONFIG",
     "INVENTORY_QUEUES",
     "INVENTORY_STREAM",
+    "OS_QUEUES",
+    "QUEUE_SPACES",
     "InventoryShard",
     "ShardCommand",
     "inventory_kind",
+    "queue_space_of",
 ]
 
 INVENTORY_STREAM: Final = "__inventory"
@@ -28,7 +34,17 @@ INVENTORY_CONFIG: Final = {
 }  # fmt: skip
 INVENTORY_QUEUES: Final = "__inventory_queues"
 """The queue space with the records of topics; a queue's name is the topic's lasting id in hex."""
+OS_QUEUES: Final = "__inventory_queues_os"
+"""The same for topics with durability=os."""
+QUEUE_SPACES: Final[Mapping[str, str]] = {SYNC: INVENTORY_QUEUES, OS: OS_QUEUES}
+"""The queue spaces by durability."""
 DIRECTORY_SHARD: Final = 0
+
+
+def queue_space_of(lasting_id: UUID) -> str:
+    """The queue space with the records of a topic."""
+    return QUEUE_SPACES[durability_of_id(lasting_id)]
+
 
 ShardCommand: TypeAlias = TopicCommand | DirectoryCommand
 

@@ -12,8 +12,8 @@ from duramen.base.ports import Clock, StateRows
 from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.inventory.shard import (
     DIRECTORY_SHARD,
-    INVENTORY_QUEUES,
     INVENTORY_STREAM,
+    QUEUE_SPACES,
     InventoryShard,
     ShardCommand,
 )
@@ -55,15 +55,16 @@ class _WaitingSteps(NamedTuple):
 
 
 class InventoryQueues:
-    """The queue space with the records of topics."""
+    """The queue space with the records of topics that have a durability."""
 
-    def __init__(self, streams: BrokerStreams) -> None:
+    def __init__(self, streams: BrokerStreams, durability: str) -> None:
         self._streams = streams
+        self._name = QUEUE_SPACES[durability]
 
     @property
     def ready(self) -> bool:
         """Whether the queue space exists."""
-        return self._streams.find(INVENTORY_QUEUES) is not None
+        return self._streams.find(self._name) is not None
 
 
 class _Patient(Generic[T]):
@@ -96,7 +97,7 @@ class InventoryShards:
 
     def __init__(self, streams: BrokerStreams, runtime: Runtime, clock: Clock, deadlines: Deadlines) -> None:
         self._streams = streams
-        self.queues = InventoryQueues(streams)
+        self.queues = {durability: InventoryQueues(streams, durability) for durability in QUEUE_SPACES}
         self._runtime = runtime
         self._clock = clock
         self._deadlines = deadlines

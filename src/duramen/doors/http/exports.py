@@ -10,7 +10,7 @@ from duramen.base import errors
 from duramen.base.errors import RequestInvalid
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
-from duramen.codec.exports import encode_topics_page
+from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC, encode_topics_page
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.runtime.exports import EXPORT_MS
 from duramen.doors.http.completions import call_back
@@ -25,7 +25,7 @@ from duramen.doors.http.types.exports import (
     RunsQuery,
     TopicsExportQuery,
 )
-from duramen.inventory.exporting import directory_export, next_sequence, topics_page
+from duramen.inventory.exporting import directory_export, next_sequences, topics_page
 from duramen.inventory.ids import TopicKey, topic_id
 from duramen.queues.positions import position_text
 from duramen.service.authorize import Operation
@@ -102,9 +102,10 @@ async def _open_inventory(call: Call) -> ExportInfo:
         return _info(call, "", shards)
     export = await _opened(call, stream)
     for shard in range(len(stream.partitions)):
-        found = await _read(call, stream, shard, export, next_sequence)
+        ends = await _read(call, stream, shard, export, next_sequences)
         ids = str(topic_id(stream.id, TopicKey(shard, 0)))[:_ID_DIGITS]
-        shards.append(ExportShard(shard, _position(call, export, stream, shard), found, ids))
+        others = (FIRST_SEQUENCES[OS], ends[OS])
+        shards.append(ExportShard(shard, _position(call, export, stream, shard), ends[SYNC], ids, os_sequences=others))
     return _info(call, export, shards)
 
 

@@ -220,6 +220,7 @@ def _described(call: Call, found: FoundTopic) -> TopicInfo:
     inventory, info = _inventory(call), _topic(found)
     info.position = inventory.position
     info.aliases = [_path_info(path) for path in inventory.aliases(found)]
+    info.durability = found.durability
     if found.alias:
         info.topic = _path_info(inventory.by_id(found.id).path)
     return info

@@ -11,7 +11,7 @@ from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
 from duramen.coordinators.inventory.inventory import BoundNamespace
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, INVENTORY_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsClientConnection
@@ -417,19 +417,17 @@ class NatsDoor:
         before = bool(self._namespaces.subjects)
         if not self._namespaces.bind(found):
             return False
-        space = self._broker.streams.find(INVENTORY_QUEUES)
-        if self._leading_shards is not None and space is not None and bool(self._namespaces.subjects) != before:
-            if before:
-                self._leading_shards.deleted(space)
-            else:
-                self._leading_shards.bound(space)
+        leading = self._leading_shards
+        if leading is not None and bool(self._namespaces.subjects) != before:
+            for space in self._namespaces.spaces:
+                (leading.deleted if before else leading.bound)(space)
         self._follow_namespaces()
         return True
 
     def _follow_namespaces(self) -> None:
         """Be subscribed to what namespaces are bound to, where messages for topics are taken."""
-        space = self._broker.streams.find(INVENTORY_QUEUES)
-        takes = self._leading_shards is None or (space is not None and self._leading_shards.leads(space))
+        leading = self._leading_shards
+        takes = leading is None or any(map(leading.leads, self._namespaces.spaces))
         before, self._namespaces_bound = self._namespaces_bound, self._namespaces.subjects if takes else ()
         self._want(self._namespaces_bound)
         self._want_no_more(before)

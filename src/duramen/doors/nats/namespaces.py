@@ -29,7 +29,7 @@ from duramen.codec.jetstream import AckEncoder
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import BoundNamespace
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, QUEUE_SPACES
 from duramen.doors.nats.actions import PUBLISH
 from duramen.doors.nats.answers import Answers
 from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER, special, text
@@ -109,6 +109,12 @@ class NamespaceCapture:
         space = self._broker.streams.find(INVENTORY_QUEUES)
         return 0 if space is None or not self.subjects else min(space.max_message_bytes, self._limit_bytes // 2)
 
+    @property
+    def spaces(self) -> list[Stream]:
+        """The spaces with the records of topics."""
+        found = map(self._broker.streams.find, QUEUE_SPACES.values())
+        return [space for space in found if space is not None]
+
     def bind(self, namespaces: Sequence[BoundNamespace]) -> bool:
         """These are bound from here on, and no others; whether that is something new."""
         if self._namespaces == namespaces:
@@ -126,13 +132,12 @@ class NamespaceCapture:
     # -- shards that are led, as of `Taker` ---------------------------------------------------------
 
     def streams(self) -> Iterable[_Space]:
-        """The space with the records of topics."""
-        space = self._broker.streams.find(INVENTORY_QUEUES)
-        return () if space is None or self.find(space) is None else (_Space(space),)
+        """The spaces with the records of topics."""
+        return [_Space(space) for space in self.spaces if self.find(space) is not None]
 
     def find(self, stream: Stream) -> Stream | None:
-        """That space, while namespaces are bound."""
-        return stream if stream.name == INVENTORY_QUEUES and self.subjects else None
+        """Such a space, while namespaces are bound."""
+        return stream if stream.name in QUEUE_SPACES.values() and self.subjects else None
 
     def lead(self, partition: Partition, *, ready: bool) -> None:
         """As of `Taker`."""

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duramen.codec.exports import TopicsPage, joined_names
+from duramen.codec.exports import FIRST_SEQUENCES, TopicsPage, joined_names
 from duramen.spark.columns import arrow_schema
 
 __all__ = ["Namespaces", "topics_of"]
@@ -17,6 +17,8 @@ _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SEQUENCE_SHIFTS: Final = np.arange(36, -4, -4, dtype=np.int64)  # of the last ten digits of an id
 _CREATED, _MOVED = "created", "moved"
 _POLICIES: Final = arrow_schema(["policies"]).field(0).type
+
+_FIRSTS: Final = np.array([*FIRST_SEQUENCES.values()], np.int64)
 
 _Numbers = NDArray[np.int64]
 
@@ -87,6 +89,9 @@ def topics_of(page: TopicsPage, ids: str, namespaces: Namespaces, columns: Colle
         "account": lambda: namespaces.accounts.take(index),
         "state": state,
         "policies": policies,
+        "durability": lambda: pa.array(FIRST_SEQUENCES.keys(), pa.string()).take(
+            pa.array(np.searchsorted(_FIRSTS, sequences[kept], side="right") - 1)
+        ),
     }
     return pa.RecordBatch.from_arrays([makers[column]() for column in columns], schema=arrow_schema([*columns]))
 

@@ -174,11 +174,12 @@ class InventoryReader(_ExportReader):
             return [ExportPartition(path, 0, "", "", now_ms)] if found["shards"] else []
         parts = list[InputPartition]()
         for one in found["shards"]:
-            end = one["sequences"]
-            count = max(-(-self._at_least // len(found["shards"])), -(-end // _SEQUENCES))
-            edges = [end * number // count for number in range(count)] + [end]
-            for first, behind in pairwise(edges):
-                parts.append(ExportPartition(path, one["shard"], str(first), str(behind), now_ms, one["ids"]))
+            least = -(-self._at_least // len(found["shards"]))
+            for first, end in ((0, one["sequences"]), one.get("os_sequences", (0, 0))):
+                count = max(least if first < end else 0, -(-(end - first) // _SEQUENCES))
+                edges = [first + (end - first) * number // max(count, 1) for number in range(count)] + [end]
+                for begin, behind in pairwise(edges):
+                    parts.append(ExportPartition(path, one["shard"], str(begin), str(behind), now_ms, one["ids"]))
         return parts
 
     def _rows(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:

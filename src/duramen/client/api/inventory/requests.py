@@ -67,8 +67,8 @@ class NamespaceInfo(msgspec.Struct, frozen=True):
 class TopicInfo(msgspec.Struct, frozen=True):
     """A topic by its name or an alias. `id` never changes; `alias` is true if the name is an alias.
 
-    For a topic that was requested on its own, `aliases` are its first hundred aliases, and `topic` is the topic's own
-    name if the requested name is an alias.
+    For a topic that was requested on its own, `aliases` are its first hundred aliases, `topic` is the topic's own
+    name if the requested name is an alias, and `durability` is `sync` or `os`.
 
     >>> TopicInfo("acme", "prod", "device-1", "00000614-fc2b-6060-2832-c90000000000").path
     'acme/prod/device-1'
@@ -82,6 +82,7 @@ class TopicInfo(msgspec.Struct, frozen=True):
     topic: dict[str, str] | None = None
     aliases: list[dict[str, str]] = []
     position: str = ""
+    durability: str = ""
 
     @property
     def path(self) -> str:

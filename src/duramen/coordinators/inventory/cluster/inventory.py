@@ -49,7 +49,9 @@ class ClusterInventory(Inventory):
     ) -> None:  # fmt: skip
         """`nodes` are all registered nodes of the cluster."""
         super().__init__(shards, clock, ensure, kit=kit)
-        policies = ClusterPolicies(shards, clock, self.quotas, ensure, kit.node_id, nodes, self._bind)
+        policies = ClusterPolicies(
+            shards, clock, self.quotas, kit.ensure_durability, kit.node_id, nodes, self._bind
+        )  # fmt: skip
         self.policies = policies
         self._routed = shards
         self._names = names

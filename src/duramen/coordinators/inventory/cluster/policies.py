@@ -22,7 +22,8 @@ class ClusterPolicies(InventoryPolicies):
     """`nodes` are all registered nodes: a node that is cut off may still serve clients."""
 
     def __init__(
-        self, shards: RoutedShards, clock: Clock, quotas: InventoryQuotas, ensure: Callable[[Done], None],
+        self, shards: RoutedShards, clock: Clock, quotas: InventoryQuotas,
+        ensure: Callable[[str, Done], None],
         node_id: int, nodes: Callable[[], Iterable[int]], bind: Callable[[Callable[[], None]], None],
     ) -> None:  # fmt: skip
         """`bind` calls its argument once this node follows the present subject bindings."""

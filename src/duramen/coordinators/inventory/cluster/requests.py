@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from duramen.base.errors import OutcomeUnknown, RequestInvalid
+from duramen.codec.exports import SYNC
 from duramen.coordinators.inventory.shard import ShardCommand
 from duramen.inventory import directory, machine
 from duramen.inventory.directory_history import DirectoryPage, DirectoryState
@@ -231,7 +232,11 @@ def may_be_repeated(command: ShardCommand) -> bool:
 def encode_command(command: ShardCommand) -> bytes:
     """The encoded command for another node."""
     token, step = (command.token, command.step) if isinstance(command, Fenced) else (_NOT_FENCED, command)
-    return msgspec.msgpack.encode((token, type(step).__name__, step))
+    if isinstance(step, CreateTopics) and step.durability == SYNC:
+        content: tuple[object, ...] = step[:-1]  # as nodes of older versions know it
+    else:
+        content = step
+    return msgspec.msgpack.encode((token, type(step).__name__, content))
 
 
 def decode_command(content: bytes) -> ShardCommand:

@@ -164,7 +164,7 @@ class TopicInfo(msgspec.Struct):
     """A topic by its name or an alias. `id` never changes.
 
     `alias` is true if the name is an alias; then `topic` is the topic's own name. `aliases` are the first hundred
-    aliases of the topic.
+    aliases of the topic. `durability` is what an acknowledgement of its records means: `sync` or `os`.
     """
 
     tenant: str
@@ -174,6 +174,7 @@ class TopicInfo(msgspec.Struct):
     alias: bool = False
     topic: TopicPathInfo | msgspec.UnsetType = msgspec.UNSET
     aliases: list[TopicPathInfo] | msgspec.UnsetType = msgspec.UNSET
+    durability: str | msgspec.UnsetType = msgspec.UNSET
     position: str | msgspec.UnsetType = msgspec.UNSET
 
 
