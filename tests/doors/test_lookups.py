@@ -14,7 +14,6 @@ OWN = {  # streams that no request names
     "http/groups.py": "topics of committed offsets, at the coordinator",
     "http/snapshots/forwarding.py": "by id, for the node that has resolved the name",
     "kafka/admin/resources.py": "by id, the stream that keeps a light topic which the service has found",
-    "nats/door.py": "the broker's own stream that keeps topics of the inventory",
     "nats/namespaces.py": "the broker's own stream that keeps topics of the inventory",
     "nats/led_partitions.py": "streams of events of the metadata",
 }

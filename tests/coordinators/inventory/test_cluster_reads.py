@@ -158,6 +158,7 @@ def _home(name: bytes) -> int:
     ("command", "repeated"),
     [
         (CreateTopics(1, [block_of([b"a", b"b"])]), True),
+        (CreateTopics(1, [block_of([b"a", b"b"])], "os"), True),
         (CreateTenant("default", "t", {"a": "b"}, 5), True),
         (Fence(9), True),
         (Fenced(9, PlaceTopic(4, Place(1, b"a"), Place(2, b"b"), True)), False),
@@ -167,6 +168,13 @@ def _home(name: bytes) -> int:
 def test_commands_travel_as_they_are(command: Any, repeated: bool) -> None:
     assert decode_command(encode_command(command)) == command
     assert may_be_repeated(command) is repeated
+
+
+def test_commands_of_topics_with_durability_sync_are_those_of_older_versions() -> None:
+    command = CreateTopics(1, [block_of([b"a"])])
+    old = msgspec.msgpack.encode((-1, "CreateTopics", tuple(command)[:2]))
+    assert encode_command(command) == old
+    assert decode_command(old) == command
 
 
 def test_a_response_has_the_type_that_its_command_has() -> None:
