@@ -269,7 +269,7 @@ BUGS: Final = (
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     with planted(bug):
-        for seed in range(100, 115):
+        for seed in (100, 103, 111):
             try:
                 test_records_of_what_is_gone_leave_the_rows_and_no_others(seed)
             except AssertionError:

@@ -18,6 +18,7 @@ from duramen.inventory.rows import (
     alias_end,
     alias_key,
     count_key,
+    current_namespace,
     current_place,
     dropped_key,
     name_row,
@@ -102,6 +103,10 @@ class InventoryRows:
         Raises TopicNotFound if there never was one.
         """
         return current_place(self._shards[key.shard], key.sequence)
+
+    def namespace(self, key: TopicKey) -> int:
+        """As of `place`, without the name."""
+        return current_namespace(self._shards[key.shard], key.sequence)
 
     def is_dropped(self, shard: int, namespace: int) -> bool:
         """Whether a shard lets no topic be created in a namespace, or leave it, any more."""

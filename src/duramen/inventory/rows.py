@@ -56,6 +56,7 @@ __all__ = [
     "body_row",
     "body_value",
     "count_key",
+    "current_namespace",
     "current_place",
     "dropped_key",
     "name_end",
@@ -236,14 +237,23 @@ def current_place(rows: StateRows, sequence: int) -> Place:
     value = rows.get(place_key(sequence))
     if value is not None:
         return place_of(value)
+    last, namespace, count, body = _created_with(rows, sequence)
+    body = names_of_body(rows, namespace, count, body)
+    return Place(namespace, unpack_names(body)[sequence - (last - count + 1)])
+
+
+def current_namespace(rows: StateRows, sequence: int) -> int:
+    """As of `current_place`, without unpacking names."""
+    value = rows.get(place_key(sequence))
+    return _created_with(rows, sequence).namespace if value is None else place_of(value).namespace
+
+
+def _created_with(rows: StateRows, sequence: int) -> CreatedTogether:
     found = next(rows.scan(body_key(sequence), body_key(LARGEST_SEQUENCE) + b"\x00"), None)
-    if found is not None:
-        last, namespace, count, body = body_row(*found)
-        at = sequence - (last - count + 1)
-        if at >= 0:
-            body = names_of_body(rows, namespace, count, body)
-            return Place(namespace, unpack_names(body)[at])
-    raise TopicNotFound("there is no topic with this id")
+    together = None if found is None else body_row(*found)
+    if together is None or sequence <= together.last - together.topics:
+        raise TopicNotFound("there is no topic with this id")
+    return together
 
 
 def alias_key(sequence: int, namespace: int = 0, name: bytes = b"") -> bytes:

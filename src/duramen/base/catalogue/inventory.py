@@ -66,7 +66,7 @@ NODE_SETTINGS: Final = (
             minimum=1, maximum=_MOST_SHARDS),
     Setting("inventory.queue.shards", "integer", 16,
             "The number of shards that hold the records of the inventory's topics; fixed when the first tenant is "
-            "created.",
+            "created. Topics with durability=os have as many of their own, fixed when the policy is first set.",
             minimum=1, maximum=_MOST_SHARDS),
 )
 

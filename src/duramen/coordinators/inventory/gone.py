@@ -67,7 +67,7 @@ class GoneTopics:
         rows, found = self._shards.rows(), dict[UUID, int]()
         for id_ in ids:
             try:
-                found[id_] = rows.place(self._key(id_)).namespace
+                found[id_] = rows.namespace(self._key(id_))
             except TopicNotFound:
                 continue
         return found
