@@ -18,6 +18,8 @@ __all__ = ["Examined", "KnownOwners", "LeftoverSweep"]
 _OWNERS_AT_ONCE: Final = 1_000
 _ROWS_AT_ONCE: Final = 1_000
 _QUEUES_AT_ONCE: Final = 50
+_QUEUES_OF_ALL: Final = 20
+"""Those of the pass over all queues, which the node can afford beside its work."""
 
 
 class KnownOwners(NamedTuple):
@@ -107,6 +109,6 @@ def _of_missing_owners(rows: StateRows, after: bytes, known: KnownOwners) -> Exa
 
 def _of_all(rows: StateRows, after: bytes) -> Examined:
     scanned = rows.scan(name_key(after) + b"\x00", name_key(b"\xff" * 17))
-    queues = [Queue(name, key[1:]) for key, name in islice(scanned, _QUEUES_AT_ONCE)]
-    last = queues[-1].hash if len(queues) == _QUEUES_AT_ONCE else None
+    queues = [Queue(name, key[1:]) for key, name in islice(scanned, _QUEUES_OF_ALL)]
+    last = queues[-1].hash if len(queues) == _QUEUES_OF_ALL else None
     return Examined(queues, last, owned=False)
