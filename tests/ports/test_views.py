@@ -105,6 +105,22 @@ def test_a_scan_fails_once_the_store_is_cleared(view: ViewStore) -> None:
     assert list(view.scan(b"a", b"z")) == [(b"c", b"3")]
 
 
+def test_the_version_differs_after_each_batch(view: ViewStore) -> None:
+    versions = [view.version()]
+    view.write([(b"a", b"1")], [])
+    versions.append(view.version())
+    view.write([], [b"a"])
+    versions.append(view.version())
+    list(view.scan(b"a", b"z"))
+    view.flush()
+    assert view.version() == versions[-1]
+    view.clear()
+    versions.append(view.version())
+    view.write([(b"a", b"1")], [])
+    versions.append(view.version())
+    assert len(set(versions)) == 5
+
+
 KEYS = st.binary(min_size=1, max_size=3)
 
 

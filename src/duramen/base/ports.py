@@ -193,6 +193,9 @@ class ViewStore(StateRows, Protocol):
         closed, the next entry is StorageFailed.
         """
 
+    def version(self) -> object:
+        """Plain: differs after each batch that is not empty. Reads between two equal ones saw the same entries."""
+
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         """Blocking: apply the puts, then the deletes, atomically; reads see them at once."""
 

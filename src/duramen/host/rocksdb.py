@@ -82,6 +82,7 @@ class RocksViewStore:
         """
         self._path = path
         self._cache_bytes = cache_bytes
+        self._closings = 0
         self._cursors: weakref.WeakSet[_Cursor] = weakref.WeakSet()
         self._write_options = WriteOptions()
         setattr(self._write_options, _NO_WAL, True)
@@ -163,6 +164,9 @@ class RocksViewStore:
         finally:
             cursor.rows = None
 
+    def version(self) -> object:
+        return self._closings, self._db.latest_sequence_number()
+
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(raw_mode=True)
         for key, value in puts:
@@ -184,6 +188,7 @@ class RocksViewStore:
         self._close()
 
     def _close(self) -> None:
+        self._closings += 1
         for cursor in list(self._cursors):
             cursor.rows = None
         self._db.close()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from duramen.base.errors import TopicNotFound
 from duramen.base.ports import StateRows
-from duramen.inventory.events import Policies
+from duramen.inventory.events import Policies, decode_pending
 from duramen.inventory.ids import TopicKey
 from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
 from duramen.inventory.names import shard_of
@@ -22,10 +23,15 @@ from duramen.inventory.rows import (
     current_place,
     dropped_key,
     name_row,
+    pending_key,
+    split_name,
     topic_policies_key,
 )
 
 __all__ = ["InventoryRows", "TopicName"]
+
+_PENDING: Final = (b"p", b"q")
+_OF_TOPICS: Final = ("move", "delete", "arrive")
 
 
 class TopicName(NamedTuple):
@@ -93,7 +99,24 @@ class InventoryRows:
 
     def count(self, namespace: int = TOTAL) -> int:
         """The number of topics in a namespace, or in all."""
-        return sum(int.from_bytes(rows.get(count_key(namespace)) or b"", "big") for rows in self._shards)
+        rows = sum(int.from_bytes(rows.get(count_key(namespace)) or b"", "big") for rows in self._shards)
+        return rows - self._invalid(namespace)
+
+    def _invalid(self, namespace: int) -> int:
+        """The names that count although a change in progress has not made them valid yet, or has ended them."""
+        first, end = (pending_key(namespace, b""), pending_key(namespace + 1, b"")) if namespace else _PENDING
+        found = 0
+        for rows in self._shards:
+            for key, value in rows.scan(first, end):
+                pending = decode_pending(value)
+                found += pending.kind in _OF_TOPICS and not self._is_at(pending.key, split_name(key))
+        return found
+
+    def _is_at(self, key: TopicKey, place: tuple[int, bytes]) -> bool:
+        try:
+            return self.place(key) == place
+        except TopicNotFound:  # on a cluster: its row has to be fetched first
+            return False
 
     # -- topics -------------------------------------------------------------------------------------
 

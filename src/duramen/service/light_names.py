@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -193,6 +194,9 @@ class InventoryTopicNames:
         return [*dict.fromkeys((*self._names(*where), *self.listed()))]
 
     def _names(self, tenant: str, namespace: str) -> list[str]:
+        return self._inventory.at_once(partial(self._read_all, tenant, namespace))
+
+    def _read_all(self, tenant: str, namespace: str) -> list[str]:
         found, token = list[str](), PageToken()
         while len(found) < MOST_LISTED:
             try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import (
@@ -54,6 +54,8 @@ from duramen.inventory.search import PageToken, TopicQuery, after
 from duramen.storage.store import Store
 
 __all__ = ["BoundNamespace", "CreatedNames", "FoundTopic", "Inventory", "TopicMove", "TopicPage"]
+
+T = TypeVar("T")
 
 _BLOCKS_AT_ONCE: Final = MOST_NAMES // NAMES_OF_A_BLOCK
 _SORTED_AT_ONCE: Final = 1_000  # more are sorted off the event loop
@@ -173,8 +175,19 @@ class Inventory:
         self._shards.see(position)
 
     def read(self, query: Callable[[], Any], done: Done) -> None:
-        """`done` gets the result of `query`, which uses the methods below; it runs again while shards are loading."""
+        """`done` gets the result of `query`, which uses the methods below and sees the inventory as of one moment.
+
+        It runs again while shards are loading, and if rows are written meanwhile.
+        """
         self._shards.read(query, done)
+
+    def at_once(self, query: Callable[[], T]) -> T:
+        """The result of `query`, like `read` but now: if rows are written all the time, it may see some of them."""
+        return self._shards.at_once(query)
+
+    def as_of(self) -> str | None:
+        """In a query: the position of what it sees; None if it may see more."""
+        return self._shards.as_of()
 
     # -- tenants and namespaces ---------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ Done = Callable[[Any], None]
 _STEPS_AT_ONCE: Final = 500  # before other work can run: some milliseconds
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
+_TRIES: Final = 10
 
 
 class _WaitingSteps(NamedTuple):
@@ -187,16 +188,33 @@ class InventoryShards:
         self._runtime.beside(job, done)
 
     def read(self, query: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
-        """`done` gets the result of `query`, which runs again while shards are loading."""
+        """`done` gets the result of `query`, which runs again while shards are loading.
+
+        It sees the rows of all shards as of one moment; so it waits for writes if there are some while it runs.
+        """
 
         def ask(answered: Callable[[T | DuramenError], None]) -> None:
-            try:
-                found: T | DuramenError = query()
-            except DuramenError as error:
-                found = error
-            answered(found)
+            found, as_one = self._runtime.together(INVENTORY_STREAM, query)
+            if as_one:
+                answered(found)
+            else:
+                self._runtime.when_quiet(INVENTORY_STREAM, partial(ask, answered))
 
         self._patiently(ask, done)
+
+    def at_once(self, query: Callable[[], T]) -> T:
+        """The result of `query`. Raises as `query`.
+
+        It runs again if rows are written meanwhile, a limited number of times.
+        """
+        found, _ = self._runtime.together(INVENTORY_STREAM, query, _TRIES)
+        if isinstance(found, DuramenError):
+            raise found
+        return found
+
+    def as_of(self) -> str | None:
+        """In a query: its position; None if rows may be newer, because writes are in flight."""
+        return self.position() if self._runtime.is_quiet(INVENTORY_STREAM) else None
 
     def _patiently(self, ask: Callable[[Callable[[T], None]], None], done: Callable[[T], None]) -> None:
         ask(_Patient(self, ask, done, self._clock.monotonic_ms() + _PATIENCE_MS))

@@ -1,5 +1,6 @@
 """The states of a node that are rows: applied in jobs, in one store with their positions, and in two checkpoints."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -86,6 +87,9 @@ class RowStates:
         self._making = False
         self._sweeps = 0  # requests since the sweep in progress started, including its own
         self._restoring: list[Callable[[], None]] | None = None
+        self._in_flight = Counter[int]()  # writes by log
+        self._readers = list[tuple[frozenset[int], Callable[[], None]]]()
+        self._deferred = list[Callable[[], None]]()  # writes that wait for readers
         self.is_foreign = False
         """While `restored` is called: whether newly opened rows belong to logs that do not exist."""
         self.is_read: Callable[[], bool] = lambda: False
@@ -212,6 +216,33 @@ class RowStates:
             raise CoordinatorLoading("the rows are not open yet")
         return self._behind
 
+    # -- several logs together ------------------------------------------------------------------------
+
+    def version(self) -> object:
+        """Reads between two equal versions saw the same rows of all logs."""
+        return self._rows.version() if self.available else None
+
+    def is_quiet(self, logs: Collection[int]) -> bool:
+        """Whether no write to the rows of these logs is in flight."""
+        return not any(self._in_flight[log] for log in logs)
+
+    def when_quiet(self, logs: Collection[int], act: Callable[[], None]) -> None:
+        """Call `act` once no write to the rows of these logs is in flight; later writes to them wait for it."""
+        self._readers.append((frozenset(logs), act))
+        self._run_readers()
+
+    def _run_readers(self) -> None:
+        ready = [one for one in self._readers if self.is_quiet(one[0])]
+        if not ready:
+            return
+        self._readers = [one for one in self._readers if one not in ready]
+        for _, act in ready:
+            act()
+        if not self._readers:
+            deferred, self._deferred = self._deferred, []
+            for begin in deferred:
+                begin()
+
     # -- jobs ---------------------------------------------------------------------------------------
 
     def _run(self, job: Callable[[], T], done: Callable[[T | DuramenError], None]) -> None:
@@ -277,13 +308,22 @@ class RowStates:
             return (stored_of(self._rows, log_id), False) if written is None else (written, True)
 
         def written(result: tuple[StoredState, bool] | DuramenError) -> None:
+            self._in_flight[log_id] -= 1
             if isinstance(result, DuramenError):
                 done(result)
-                return
-            self._stored[log_id], well = result
-            done(None if well else CoordinatorLoading("the rows are others than before"))
+            else:
+                self._stored[log_id], well = result
+                done(None if well else CoordinatorLoading("the rows are others than before"))
+            self._run_readers()
 
-        self._run(write, written)
+        def begin() -> None:
+            self._in_flight[log_id] += 1
+            self._run(write, written)
+
+        if any(log_id in logs for logs, _ in self._readers):
+            self._deferred.append(begin)
+        else:
+            begin()
 
     def apply(
         self, log: Log, kind: RowKind | BatchRowKind, base: StoredState, found: list[bytes], next_offset: int,

@@ -480,6 +480,34 @@ class Runtime:
             raise NotCoordinator(f"there are no rows of partition {partition} of {stream} here")
         return replica.rows
 
+    def together(self, stream: str, query: Callable[[], T], tries: int = 1) -> tuple[T | DuramenError, bool]:
+        """The result of `query`, or its error; and whether it saw the rows of a stream's shards as of one moment.
+
+        If not, because rows were written meanwhile, it is tried again.
+        """
+        states, logs = self._kit.states, self._logs_of(stream)
+        while True:
+            before = states.version()
+            try:
+                found: T | DuramenError = query()
+            except DuramenError as error:
+                found = error
+            tries -= 1
+            as_one = states.is_quiet(logs) or before == states.version()
+            if as_one or tries <= 0:
+                return found, as_one
+
+    def is_quiet(self, stream: str) -> bool:
+        """Whether no write to the rows of a stream's shards is in flight."""
+        return self._kit.states.is_quiet(self._logs_of(stream))
+
+    def when_quiet(self, stream: str, act: Callable[[], None]) -> None:
+        """Call `act` once no write to the rows of a stream's shards is in flight; later ones wait for it."""
+        self._kit.states.when_quiet(self._logs_of(stream), act)
+
+    def _logs_of(self, stream: str) -> list[int]:
+        return [one.partition.log.id for (name, _), one in self._replicas.items() if name == stream]
+
     def committed(self, stream: str, partition: int, base_offset: int, next_offset: int, batch: CommittedBatch) -> None:
         """A batch that this node itself appended to the log of a shard is committed."""
         replica = self._replicas.get((stream, partition))

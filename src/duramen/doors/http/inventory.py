@@ -316,10 +316,16 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
         scans += 1
         left = query.limit - len(found)
         search = partial(inventory.search, account, query.tenant, query.namespace, wanted, token, left)
-        page, here = await _read(call, lambda search=search: (search(), inventory.position))  # type: ignore[misc]
-        position = position or here  # of what was found first: nothing is left out that happens behind it
+        page, here, as_of = await _read(
+            call, lambda search=search: (search(), inventory.position, inventory.as_of())  # type: ignore[misc]
+        )  # fmt: skip
+        if scans > 1 and as_of != position:
+            break  # a topic that was moved since may be in both scans, or in none
+        position = here
         found += map(_topic, page.topics)
         token = page.token
+        if as_of is None:
+            break
     following = None if token is None else page_token(scope, wanted, token)
     return TopicList(found, following, position or inventory.position)
 

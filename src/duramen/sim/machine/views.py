@@ -16,6 +16,7 @@ class MemoryViewStore(StateRows):
     def __init__(self) -> None:
         self._states: list[dict[bytes, bytes]] = [{}]
         self._ordered: tuple[dict[bytes, bytes], list[bytes]] = ({}, [])  # a state and its keys: states are not changed
+        self._written = 0
         self._opening = 0  # counts clears and closes, which end the scans begun before
 
     def get(self, key: bytes) -> bytes | None:
@@ -39,7 +40,11 @@ class MemoryViewStore(StateRows):
             if row is not None:
                 yield row
 
+    def version(self) -> object:
+        return self._opening, self._written
+
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self._written += 1
         state = dict(self._states[-1])
         state.update(puts)
         for key in deletes:

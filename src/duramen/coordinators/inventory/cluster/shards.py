@@ -159,15 +159,21 @@ class RoutedShards(InventoryShards):
         """See `InventoryShards`: `query` runs until all rows that it reads are fetched; it must have no effects."""
         _Reading(self, query, done).go_on()
 
-    def evaluate(self, query: Callable[[], T], fetched: RoundOfReads) -> T | DuramenError:
-        """Run a query on the fetched rows and on the shards that this node leads."""
+    def evaluate(self, query: Callable[[], T], fetched: RoundOfReads) -> tuple[T | DuramenError, bool]:
+        """Run a query on the fetched rows and on the shards that this node leads: see `Runtime.together`."""
         before, self._round = self._round, fetched
         try:
-            return query()
-        except DuramenError as error:
-            return error
+            return self._runtime.together(INVENTORY_STREAM, query)
         finally:
             self._round = before
+
+    def when_quiet(self, act: Callable[[], None]) -> None:
+        """Call `act` once no write to the rows of shards on this node is in flight; later ones wait for it."""
+        self._runtime.when_quiet(INVENTORY_STREAM, act)
+
+    def as_of(self) -> str | None:
+        """See `InventoryShards`."""
+        return self.position()
 
     def directory(self) -> Directory:
         """See `InventoryShards`; for use in a query. Raises CoordinatorLoading outside of one."""
@@ -320,9 +326,12 @@ class _Reading:
 
     def go_on(self) -> None:
         """Run the query, and fetch the rows that it lacks."""
-        found = self._shards.evaluate(self._query, self._fetched)
-        if self._fetched.is_whole:
+        found, as_one = self._shards.evaluate(self._query, self._fetched)
+        if self._fetched.is_whole and as_one:
             self._done(found)
+            return
+        if self._fetched.is_whole:
+            self._shards.when_quiet(self.go_on)
             return
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
