@@ -115,7 +115,7 @@ class _Step:
                 own = msgspec.msgpack.encode(policies) if policies else None
                 self.changes[topic_policies_key(sequence)] = own
             case events.Renamed():
-                pass  # the next event determines the rows
+                pass  # its neighbour determines the rows
             case _:
                 self._take_of_directory(event)
 

@@ -305,7 +305,7 @@ class Directory:
         labels = now.labels if command.labels is None else check_labels(command.labels)
         event = TenantPut(now.id, now.account, name, now.created_ms, labels)
         renamed = [] if name == now.name else [Renamed(TENANT, now.id, now.account, now.id, now.name)]
-        return ([] if event == now else [*renamed, event]), event
+        return ([] if event == now else [event, *renamed]), event
 
     def _create_namespace(self, command: CreateNamespace) -> tuple[Sequence[InventoryEvent], object]:
         check_namespace_name(command.name)
@@ -333,7 +333,7 @@ class Directory:
         event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels, subjects)
         moved = (name, command.to_tenant) != (now.name, now.tenant)
         renamed = [Renamed(NAMESPACE, now.id, "", now.tenant, now.name)] if moved else []
-        return ([] if event == now else [*renamed, event]), event
+        return ([] if event == now else [event, *renamed]), event
 
     def _set_policies(self, command: SetPolicies) -> tuple[Sequence[InventoryEvent], object]:
         scope = command.scope

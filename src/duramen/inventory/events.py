@@ -184,7 +184,10 @@ class TopicPoliciesPut(_Event, frozen=True, tag=21):
 
 
 class Renamed(_Event, frozen=True, tag=22):
-    """The name of a tenant or a namespace, and its tenant, before the next event: for subscribers."""
+    """The name of a tenant or a namespace, and its tenant, before the previous event: for subscribers.
+
+    Logs of earlier versions have it before the event.
+    """
 
     level: str
     id: int

@@ -4,19 +4,24 @@ A scope has keys, and so has an event; the event belongs to a scope if they shar
 by the event's keys, and an event is examined only by those it concerns.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from duramen.base.catalogue import inventory as levels
 from duramen.base.catalogue.inventory import ACCOUNT, NAMESPACE, TENANT, TOPIC
+from duramen.base.errors import RequestInvalid
 from duramen.inventory import events
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import InventoryEvent, Policies
 from duramen.inventory.ids import TopicKey, topic_id
 from duramen.inventory.packing import unpack_names
 
-__all__ = ["FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "is_known", "scope_keys"]
+__all__ = [
+    "FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "follow_token", "is_known",
+    "read_follow_token", "scope_keys",
+]  # fmt: skip
 
 FeedKey: TypeAlias = tuple[str, Any]
 """`account`, `tenant` and `namespace`: their content; with `is` before: the entity itself; `topic`: a topic."""
@@ -45,9 +50,10 @@ class NamedTopic(NamedTuple):
 
 
 class InventoryChange(NamedTuple):
-    """A change. `tenant` and `namespace` are their present names; `old` is the previous path.
+    """A change. `tenant` and `namespace` are their present names, and their ids stay; `old` is the previous path.
 
-    Topics are those that were created, moved or deleted, or the one of an alias.
+    Topics are those that were created, moved or deleted, or the one of an alias. `kept_alias`: the previous path of a
+    moved topic, in the namespace `old_namespace_id`, is an alias now.
     """
 
     kind: str
@@ -57,6 +63,30 @@ class InventoryChange(NamedTuple):
     old: str = ""
     labels: dict[str, str] | None = None
     policies: Policies | None = None
+    tenant_id: int = 0
+    namespace_id: int = 0
+    subjects: Sequence[str] | None = None
+    old_namespace_id: int = 0
+    kept_alias: bool = False
+
+
+_FOLLOWED: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,10})(?:\.(\d{1,8})\.(\d{1,13}))?)?", re.ASCII)
+
+
+def follow_token(scope: FeedScope) -> str:
+    """A scope by its ids, which renames do not change; empty for an account."""
+    parts = [scope.tenant, scope.namespace] if scope.namespace else [scope.tenant] if scope.tenant else []
+    return ".".join(map(str, (*parts, *(scope.topic or ()))))
+
+
+def read_follow_token(account: str, token: str, prefix: bytes) -> FeedScope:
+    """The scope of a token, with the parents of that time. Raises RequestInvalid."""
+    found = _FOLLOWED.fullmatch(token)
+    if found is None:
+        raise RequestInvalid(f"{token[:80]!r} is not what `follow` was in a response")
+    tenant, namespace, shard, sequence = (int(part or 0) for part in found.groups())
+    topic = None if found[3] is None else TopicKey(shard, sequence)
+    return FeedScope(account, tenant, namespace, prefix, topic)
 
 
 def scope_keys(scope: FeedScope) -> frozenset[FeedKey]:
@@ -85,7 +115,10 @@ def event_keys(event: InventoryEvent, shard: int, directory: Directory) -> set[F
         case events.Renamed(levels.TENANT, number, account):
             return {(_ITSELF + TENANT, number), (ACCOUNT, account)}
         case events.Renamed(_, number, _, tenant):
-            return {(_ITSELF + NAMESPACE, number), *_in_tenant(tenant, directory)}
+            # Of the tenant that it leaves, and of the one that it is in now.
+            found = directory.namespace_by_id(number)
+            now = () if found is None else _in_tenant(found.tenant, directory)
+            return {(_ITSELF + NAMESPACE, number), *_in_tenant(tenant, directory), *now}
         case events.PoliciesPut(levels.ACCOUNT, account):
             return {(_ITSELF + ACCOUNT, account), (ACCOUNT, account)}
         case events.PoliciesPut(levels.TENANT, _, number):
@@ -134,26 +167,43 @@ def _in_tenant(tenant: int, directory: Directory) -> Iterator[FeedKey]:
 def change_of(
     event: InventoryEvent, shard: int, scope: FeedScope, directory: Directory, inventory: UUID
 ) -> InventoryChange | None:
-    """The change for subscribers of a scope by an event; None if the prefix excludes its names."""
+    """The change for subscribers of a scope by an event.
+
+    None if the prefix excludes its names, or if it is about something in a tenant or a namespace that was deleted.
+    """
     match event:
-        case events.TenantPut(_, _, name, _, labels):
-            return InventoryChange("tenant-put", name, labels=labels)
-        case events.TenantRemoved(_, _, name):
-            return InventoryChange("tenant-deleted", name)
-        case events.NamespacePut(_, tenant, name, _, labels):
-            return InventoryChange("namespace-put", _tenant_name(tenant, directory), name, labels=labels)
-        case events.NamespaceRemoved(_, tenant, name):
-            return InventoryChange("namespace-deleted", _tenant_name(tenant, directory), name)
-        case events.Renamed(levels.TENANT, number, _, _, name):
-            return InventoryChange("tenant-renamed", _tenant_name(number, directory), old=name)
-        case events.Renamed(_, number, _, tenant, name):
-            old = f"{_tenant_name(tenant, directory)}/{name}"
-            return InventoryChange("namespace-moved", *_path(number, directory), old=old)
-        case events.PoliciesPut(level, _, number, policies):
-            path = _path(number, directory) if level == NAMESPACE else (_tenant_name(number, directory), "")
-            return InventoryChange("policies", *path, policies=policies)
+        case events.TenantPut(number, _, name, _, labels):
+            return InventoryChange("tenant-put", name, labels=labels, tenant_id=number)
+        case events.TenantRemoved(number, _, name):
+            return InventoryChange("tenant-deleted", name, tenant_id=number)
+        case events.NamespacePut(number, tenant, name) | events.NamespaceRemoved(number, tenant, name):
+            kind = "namespace-put" if isinstance(event, events.NamespacePut) else "namespace-deleted"
+            here = InventoryChange(
+                kind, _tenant_name(tenant, directory), name, tenant_id=tenant, namespace_id=number
+            )  # fmt: skip
+            if isinstance(event, events.NamespacePut):
+                here = here._replace(labels=event.labels, subjects=event.subjects)
+            return here if here.tenant else None
+        case events.Renamed() | events.PoliciesPut():
+            return _change_of_entity(event, directory)
         case _:
             return _change_of_topics(event, shard, scope, directory, inventory)
+
+
+def _change_of_entity(event: events.Renamed | events.PoliciesPut, directory: Directory) -> InventoryChange | None:
+    if event.level == NAMESPACE:
+        here = _in_namespace("namespace-moved", event.id, directory)
+    elif event.level == TENANT:
+        name = _tenant_name(event.id, directory)
+        here = InventoryChange("tenant-renamed", name, tenant_id=event.id) if name else None
+    else:
+        here = InventoryChange("policies")
+    if here is None:
+        return None
+    if isinstance(event, events.PoliciesPut):
+        return here._replace(kind="policies", policies=event.policies)
+    old = event.name if event.level == TENANT else f"{_tenant_name(event.tenant, directory)}/{event.name}"
+    return here._replace(old=old)
 
 
 def _change_of_topics(
@@ -166,37 +216,46 @@ def _change_of_topics(
         here = not scope.namespace or scope.topic is not None or namespace == scope.namespace
         return here and name.startswith(scope.prefix)
 
+    def change(kind: str, namespace: int, found: Iterable[tuple[bytes, int]]) -> InventoryChange | None:
+        here = _in_namespace(kind, namespace, directory)
+        return None if here is None else here._replace(topics=topics(found))
+
     match event:
         case events.TopicsCreated(namespace, first, _, body):
             names = [(name, first + at) for at, name in enumerate(unpack_names(body)) if followed(namespace, name)]
-            found = InventoryChange("topics-created", *_path(namespace, directory), topics(names))
-            return found if names else None
-        case events.TopicPlaced(sequence, namespace, name, _, _, old_namespace, old_name):
+            return change("topics-created", namespace, names) if names else None
+        case events.TopicPlaced(sequence, namespace, name, _, alias, old_namespace, old_name):
             if not followed(old_namespace, old_name) and (name is None or not followed(namespace, name)):
                 return None
-            old = "/".join((*_path(old_namespace, directory), old_name.decode()))
             if name is None:
-                return InventoryChange(
-                    "topic-deleted", *_path(old_namespace, directory), topics([(old_name, sequence)])
-                )
-            return InventoryChange("topic-moved", *_path(namespace, directory), topics([(name, sequence)]), old)
-        case events.AliasChanged(sequence, namespace, name, there):
-            kind = "alias-created" if there else "alias-deleted"
-            alias = InventoryChange(kind, *_path(namespace, directory), topics([(name, sequence)]))
-            return alias if followed(namespace, name) else None
-        case events.TopicPoliciesPut(sequence, policies, namespace, name):
-            path = _path(namespace, directory)
-            put = InventoryChange("policies", *path, topics([(name, sequence)]), policies=policies)
-            return put if followed(namespace, name) else None
+                return change("topic-deleted", old_namespace, [(old_name, sequence)])
+            origin = change("topic-deleted", old_namespace, [(old_name, sequence)])
+            moved = change("topic-moved", namespace, [(name, sequence)])
+            if origin is None:
+                return moved
+            # In a namespace that was deleted since, the topic is gone; it may have moved on before.
+            old = f"{origin.tenant}/{origin.namespace}/{old_name.decode()}"
+            return (moved or origin)._replace(
+                old=old, old_namespace_id=old_namespace, kept_alias=alias is not None
+            )  # fmt: skip
+        case events.AliasChanged(sequence, namespace, name, there) if followed(namespace, name):
+            return change("alias-created" if there else "alias-deleted", namespace, [(name, sequence)])
+        case events.TopicPoliciesPut(sequence, policies, namespace, name) if followed(namespace, name):
+            put = change("policies", namespace, [(name, sequence)])
+            return None if put is None else put._replace(policies=policies)
         case _:
             return None
+
+
+def _in_namespace(kind: str, namespace: int, directory: Directory) -> InventoryChange | None:
+    """A change in a namespace; None if that was deleted."""
+    found = directory.namespace_by_id(namespace)
+    if found is None:
+        return None
+    tenant = _tenant_name(found.tenant, directory)
+    return InventoryChange(kind, tenant, found.name, tenant_id=found.tenant, namespace_id=namespace)
 
 
 def _tenant_name(tenant: int, directory: Directory) -> str:
     found = directory.tenant_by_id(tenant)
     return "" if found is None else found.name
-
-
-def _path(namespace: int, directory: Directory) -> tuple[str, str]:
-    found = directory.namespace_by_id(namespace)
-    return ("", "") if found is None else (_tenant_name(found.tenant, directory), found.name)

@@ -1,6 +1,7 @@
 """Subscriptions: what is told from any position on leads to what is there, through crashes; and nobody is told more."""
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from duramen.coordinators.inventory.feed import ChangePage
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
-from duramen.inventory.feed import InventoryChange
+from duramen.inventory.feed import InventoryChange, follow_token
+from duramen.inventory.search import PageToken, TopicQuery
 from duramen.sim.broker import CallbackResult
 
 
@@ -37,12 +39,11 @@ class Follower:
     def begin(self, wait_ms: int = 0, limit: int = 100) -> CallbackResult[ChangePage]:
         answer: CallbackResult[ChangePage] = CallbackResult()
         inventory = self.inventory
-
-        def scope() -> Any:
-            return inventory.scope(ACCOUNT, self._path, self._prefix)
-
-        inventory.feed.poll(scope, self.position, limit, wait_ms, answer)
+        inventory.feed.poll(partial(self.scope, inventory), self.position, limit, wait_ms, answer)
         return answer
+
+    def scope(self, inventory: Inventory) -> Any:
+        return inventory.scope(ACCOUNT, self._path, self._prefix)
 
     @property
     def inventory(self) -> Inventory:
@@ -90,6 +91,203 @@ class Follower:
     @property
     def topics(self) -> dict[str, Any]:
         return {path: lasting_id for lasting_id, path in self.names.items()} | dict(self.aliases)
+
+
+class Mirror(Follower):
+    """Follows a path under whatever name it has, and keeps tenants, namespaces and topics by their ids."""
+
+    def __init__(self, node: Any, path: str, prefix: str = "", position: str = "") -> None:
+        self.tenants: dict[int, str] = {}
+        self.namespaces: dict[int, tuple[int, str]] = {}
+        self.placed: dict[Any, tuple[int, str]] = {}
+        self.links = set[tuple[int, str, Any]]()
+        self.follow = ""
+        super().__init__(node, path, prefix, position)
+
+    def scope(self, inventory: Inventory) -> Any:
+        return inventory.followed(ACCOUNT, self.follow, self._prefix) if self.follow else super().scope(inventory)
+
+    def take(self, page: ChangePage) -> list[InventoryChange]:
+        self.follow = follow_token(page.scope)
+        return super().take(page)
+
+    def apply(self, change: InventoryChange) -> None:
+        if change.tenant_id and change.kind != "tenant-deleted":
+            assert change.tenant  # a tenant that is gone has no changes
+            self.tenants[change.tenant_id] = change.tenant
+        if change.namespace_id and change.kind != "namespace-deleted":
+            self.namespaces[change.namespace_id] = change.tenant_id, change.namespace
+        if change.kind == "tenant-deleted":
+            self.tenants.pop(change.tenant_id, None)
+        elif change.kind == "namespace-deleted":
+            self.namespaces.pop(change.namespace_id, None)
+        for topic in change.topics:
+            place = change.namespace_id, topic.name
+            if change.kept_alias:
+                self.links.add((change.old_namespace_id, change.old.split("/", 2)[2], topic.id))
+            if change.kind == "topic-deleted":
+                self.placed.pop(topic.id, None)
+            elif change.kind in ("topics-created", "topic-moved"):
+                self.placed[topic.id] = place
+            elif change.kind == "alias-created":
+                self.links.add((*place, topic.id))
+            elif change.kind == "alias-deleted":
+                self.links.discard((*place, topic.id))
+
+    def path(self, namespace: int, name: str) -> str | None:
+        tenant, here = self.namespaces.get(namespace, (0, ""))
+        return f"{self.tenants[tenant]}/{here}/{name}" if tenant in self.tenants else None
+
+    @property
+    def topics(self) -> dict[str, Any]:
+        """As `search` shows them: an alias without its topic is not there."""
+        found = {self.path(*place): lasting_id for lasting_id, place in self.placed.items()}
+        living = {lasting_id for lasting_id, place in self.placed.items() if self.path(*place) is not None}
+        found |= {self.path(space, name): lasting_id for space, name, lasting_id in self.links if lasting_id in living}
+        return {path: lasting_id for path, lasting_id in found.items() if path is not None}
+
+
+def change_directory(chance: random.Random, node: InventoryNode) -> None:
+    """Rename, move, delete or create a tenant or a namespace."""
+    inventory = node.inventory
+    tenants = list(inventory.tenants(ACCOUNT, ""))
+    tenant, name = chance.choice(tenants), f"t-{chance.randrange(4)}"
+    spaces = list(inventory.namespaces(tenant, ""))
+    space = chance.choice(spaces) if spaces else None
+    try:
+        match chance.choice(("new", "rename", "move", "label", "delete", "space", "space")):
+            case "new":
+                node.do(inventory.create_tenants, ACCOUNT, [name], {})
+            case "rename":
+                node.do(inventory.change, UpdateTenant(tenant.id, ACCOUNT, name, None))
+            case "delete" if len(tenants) > 2 and chance.random() < 0.5:
+                node.do(inventory.change, DeleteTenant(tenant.id))
+            case "delete" if space is not None:
+                node.do(inventory.change, DeleteNamespace(space.id))
+            case "label" if space is not None:
+                subjects = (f"{space.id}.{chance.randrange(9)}.>",)
+                node.do(inventory.change, UpdateNamespace(space.id, tenant.id, None, {"a": name}, subjects))
+            case "move" if space is not None:
+                to = chance.choice(tenants).id
+                node.do(inventory.change, UpdateNamespace(space.id, to, chance.choice((None, "n-0", "n-1")), None))
+            case _:
+                node.do(inventory.create_namespaces, ACCOUNT, tenant.name, [f"n-{chance.randrange(3)}"], {})
+    except DuramenError:
+        pass  # the name is taken
+
+
+def change_topics(chance: random.Random, node: InventoryNode, there: dict[str, Any]) -> None:
+    """Create, delete, move or alias topics of namespaces that there are."""
+    inventory = node.inventory
+    spaces = [
+        f"{tenant.name}/{space.name}"
+        for tenant in inventory.tenants(ACCOUNT, "")
+        for space in inventory.namespaces(tenant, "")
+    ]  # fmt: skip
+    if not spaces:
+        return
+    path = f"{chance.choice(spaces)}/{chance.choice('abc')}-{chance.randrange(6)}"
+    try:
+        match chance.choice(("new", "new", "move", "move", "alias", "delete")):
+            case "new":
+                node.create(path.rpartition("/")[0], path.rpartition("/")[2])
+            case "move" if there:
+                node.move(chance.choice(sorted(there)), path, keep_alias=chance.random() < 0.2)
+            case "alias" if there:
+                node.do(inventory.alias, ACCOUNT, at(path), at(chance.choice(sorted(there))))
+            case "delete" if there:
+                node.do(inventory.delete_topic, ACCOUNT, at(chance.choice(sorted(there))))
+            case _:
+                pass
+    except DuramenError:
+        pass  # taken, busy, an alias: nothing was changed
+
+
+def present(node: InventoryNode, start: str | None = "") -> dict[str, Any]:
+    """What a search shows, page by page."""
+    found, token = dict[str, Any](), PageToken()
+    while True:
+        page = node.inventory.search(ACCOUNT, "", "", TopicQuery(), token, 100)
+        found |= {str(one.path): one.id for one in page.topics}
+        if page.token is None:
+            return {path: lasting_id for path, lasting_id in found.items() if path.startswith(start or "")}
+        token = page.token
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_told_leads_to_what_is_there_when_tenants_and_namespaces_change(seed: int) -> None:
+    chance = random.Random(seed)
+    node = InventoryNode(seed, shards=chance.choice((1, 3)), checkpoint_records=1000)
+    start = ",".join("0" for _ in node.inventory.position.split(","))
+    mirror, waits = Mirror(node, "", position=start), Mirror(node, "", position=start)
+    dev = Mirror(node, "acme/dev")
+    waiting = waits.begin(60_000)
+    for _ in range(70):
+        if chance.random() < 0.35:
+            change_directory(chance, node)
+        else:
+            change_topics(chance, node, present(node))
+        if chance.random() < 0.05:
+            node.crash(seed)
+            waiting = waits.begin(60_000)
+        if chance.random() < 0.3:
+            mirror.poll(chance.choice((1, 3, 100)))
+        if waiting.there:  # told at once, as it happens
+            waits.take(waiting.value)
+            waiting = waits.begin(60_000)
+    for one in (mirror, waits, Mirror(node, "", position=start)):
+        one.poll()
+        assert one.topics == present(node)
+        assert set(one.tenants.values()) == {tenant.name for tenant in node.inventory.tenants(ACCOUNT, "")}
+    dev.poll()
+    number = int(dev.follow.split(".")[1])
+    try:
+        node.inventory.check_followed(node.inventory.followed(ACCOUNT, dev.follow, ""))
+    except (NamespaceNotFound, TenantNotFound):
+        return
+    told = {lasting_id: name for lasting_id, (namespace, name) in dev.placed.items() if namespace == number}
+    shown = present(node, dev.path(number, ""))
+    topics = {one.id: one.path.topic for one in (node.inventory.find(ACCOUNT, at(path)) for path in shown)
+              if not one.alias}  # fmt: skip
+    assert told == topics
+
+
+def test_live_changes_have_the_names_of_then() -> None:
+    node = InventoryNode(checkpoint_records=1000)
+    follower, bolt = Follower(node, ""), Follower(node, "bolt")
+    acme, dev = node.inventory.tenant(ACCOUNT, "acme"), node.namespace("acme/dev")
+    target = node.inventory.tenant(ACCOUNT, "bolt")
+    waiting, other = follower.begin(60_000), bolt.begin(60_000)
+    node.do(node.inventory.change, UpdateTenant(acme.id, ACCOUNT, "apex", None))
+    put, renamed = follower.take(waiting.value)
+    assert (put.kind, put.tenant, put.tenant_id) == ("tenant-put", "apex", acme.id)
+    assert (renamed.kind, renamed.tenant, renamed.old, renamed.tenant_id) == ("tenant-renamed", "apex", "acme", acme.id)
+    waiting = follower.begin(60_000)
+    node.do(node.inventory.change, UpdateNamespace(dev.id, target.id, "test", None, ("a.>",)))
+    for told in (follower.take(waiting.value), bolt.take(other.value)):
+        put, moved = told
+        assert (put.kind, put.tenant, put.namespace, put.subjects) == ("namespace-put", "bolt", "test", ("a.>",))
+        assert (moved.kind, moved.tenant, moved.namespace, moved.old) == (
+            "namespace-moved", "bolt", "test", "apex/dev",
+        )  # fmt: skip
+        assert (moved.tenant_id, moved.namespace_id) == (target.id, dev.id) == (put.tenant_id, put.namespace_id)
+
+
+def test_what_was_deleted_since_has_no_changes_but_its_end() -> None:
+    node = InventoryNode(checkpoint_records=1000)
+    follower = Follower(node, "")
+    dev, bolt = node.namespace("acme/dev"), node.inventory.tenant(ACCOUNT, "bolt")
+    node.create("acme/dev", "a", "b")
+    node.create("acme/prod", "c")
+    node.move("acme/dev/a", "acme/prod/a")
+    node.move("acme/prod/c", "acme/dev/c")
+    node.set("acme/dev", {"quota.topics": 7})
+    node.do(node.inventory.change, UpdateNamespace(dev.id, bolt.id, "test", None))
+    node.do(node.inventory.change, DeleteNamespace(dev.id))
+    told = follower.poll()
+    assert {change.kind for change in told if change.namespace_id == dev.id} == {"namespace-put", "namespace-deleted"}
+    names = {change.kind: [topic.name for topic in change.topics] for change in told if change.topics}
+    assert names == {"topics-created": ["c"], "topic-moved": ["a"], "topic-deleted": ["c"]}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -181,10 +379,8 @@ def test_those_who_follow_a_namespace_are_told_of_its_names_and_its_end() -> Non
     node.do(node.inventory.change, UpdateTenant(acme.id, ACCOUNT, "apex", None))
     node.do(node.inventory.change, UpdateNamespace(dev.id, bolt.id, "test", {"a": "b"}))
     node.do(node.inventory.change, DeleteNamespace(dev.id))
-    kinds = ["tenant-renamed", "tenant-put", "namespace-moved", "namespace-put", "namespace-deleted"]
-    assert [(change.kind, change.old) for change in account.poll()] == [
-        *zip(kinds, ["acme", "", "apex/dev", "", ""], strict=True)
-    ]
+    kinds = ["tenant-put", "tenant-renamed", "namespace-put", "namespace-deleted"]
+    assert [(change.kind, change.old) for change in account.poll()] == [*zip(kinds, ["", "acme", "", ""], strict=True)]
     node.do(node.inventory.change, DeleteTenant(acme.id))
     assert [(change.kind, change.tenant) for change in account.poll()] == [("tenant-deleted", "apex")]
     with pytest.raises(TenantNotFound):

@@ -58,8 +58,8 @@ def test_changes_come_as_server_sent_events_and_go_on_behind_the_last_one(
     again = events(node, path, last=position)
     assert next(again)[2]["policies"] == {"quota.topics": 9}
     ask("PATCH", f"/v1/tenants/{tenant}", {"name": f"{tenant}-new"})
-    kinds = [next(again)[0] for _ in range(3)]
-    assert next(kind for kind in kinds if kind != "position") == "tenant-renamed"
+    kinds = [kind for kind in (next(again)[0] for _ in range(4)) if kind != "position"]
+    assert kinds[:2] == ["tenant-put", "tenant-renamed"]
     again.close()  # type: ignore[attr-defined]
     assert ask("GET", f"{path}&position=1")[1]["type"] == "tenant-not-found"
     now = path.replace(tenant, f"{tenant}-new")
@@ -88,5 +88,41 @@ def test_the_clients_iterate_over_changes_from_a_position(node: NodeProcess, ten
                 return [(await anext(told)).kind for _ in range(2)]
 
         assert asyncio.run(follow()) == ["topics-created", "topic-moved"]
+        (moved,) = follower.poll()
+        assert (moved.kind, moved.namespace) == ("topic-moved", "dev")
+        inventory.delete_topic(f"{tenant}/dev/two")
+        assert [change.kind for change in follower.poll()] == ["topic-deleted"]
         with pytest.raises(duramen.errors.TopicNotFound):
             follower.poll()
+
+
+def test_a_subscription_goes_on_after_renames_and_moves_of_what_it_follows(
+    ask: Ask, node: NodeProcess, tenant: str
+) -> None:
+    with duramen.connect(node.http) as client:
+        inventory, new, other = client.inventory, f"{tenant[:50]}-new", f"{tenant[:50]}-other"
+        inventory.create_tenants([other])
+        changes = inventory.subscribe(f"{tenant}/prod", prefix="a")
+        assert changes.poll() == []
+        follow = ask("GET", f"/v1/changes?tenant={tenant}&namespace=prod")[1]["follow"]
+        inventory.update_namespace(f"{tenant}/prod", to=f"{tenant}/prod2")
+        inventory.update_tenant(tenant, name=new)
+        told = changes.poll()
+        inventory.update_namespace(f"{new}/prod2", to=f"{other}/prod2")
+        inventory.create_topics(f"{other}/prod2", ["b", "a"])
+        while told[-1].kind != "topics-created":
+            told.append(next(changes))
+        assert [(change.kind, change.namespace) for change in told if change.old] == [
+            ("namespace-moved", "prod2"), ("tenant-renamed", ""), ("namespace-moved", "prod2"),
+        ]  # fmt: skip
+        assert [topic.name for topic in told[-1].topics] == ["a"]
+        assert (told[-1].tenant, told[-1].namespace_id) == (other, int(follow.split(".")[1]))
+        status, page = ask("GET", f"/v1/changes?follow={follow}&position={told[-2].position}")
+        assert (status, page["changes"][-1]["tenant"]) == (200, other)
+        assert ask("GET", f"/v1/changes?follow={follow}&tenant={tenant}")[1]["type"] == "request-invalid"
+        assert ask("GET", "/v1/changes?follow=1.2.3")[1]["type"] == "request-invalid"
+        assert ask("GET", "/v1/changes?follow=1&prefix=a")[1]["type"] == "request-invalid"
+        inventory.delete_namespace(f"{other}/prod2")
+        assert next(changes).kind == "namespace-deleted"
+        with pytest.raises(duramen.errors.NamespaceNotFound):
+            next(changes)

@@ -29,10 +29,11 @@ _PIECES: Final = 64  # pieces read for one response
 
 
 class ChangePage(NamedTuple):
-    """Changes in the order of each shard's log, and the position after them."""
+    """Changes of a scope in the order of each shard's log, and the position after them."""
 
     changes: Sequence[tuple[InventoryChange, str]]
     position: str
+    scope: FeedScope
 
 
 Take = Callable[[int, InventoryEvent], bool]
@@ -154,6 +155,7 @@ class ChangeRequest(ABC):
     def __init__(self, done: Done) -> None:
         self.done: Done | None = done
         self.found = list[tuple[InventoryChange, str]]()
+        self.scope = FeedScope("")
 
     @abstractmethod
     def leave(self) -> None:
@@ -177,7 +179,7 @@ class ChangeRequest(ABC):
 
     def answer(self) -> None:
         """Respond with the changes found."""
-        self.end(ChangePage(self.found, self.position()))
+        self.end(ChangePage(self.found, self.position(), self.scope))
 
 
 class Poll(ChangeRequest):
@@ -189,7 +191,6 @@ class Poll(ChangeRequest):
         self._shards = shards
         self._limit = limit
         self._wait_ms = wait_ms
-        self._scope = FeedScope("")
         self._keys = frozenset[FeedKey]()
         self._next = list[int]()
         self._pieces = _PIECES
@@ -197,8 +198,8 @@ class Poll(ChangeRequest):
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
         """Resolve the scope and the position. Raises InventoryPositionLost, RequestInvalid."""
-        self._scope = scope()
-        self._keys = scope_keys(self._scope)
+        self.scope = scope()
+        self._keys = scope_keys(self.scope)
         self._shards.rows()  # raises unless all shards are loaded
         ends = [self._shards.applied_offset(shard) for shard in range(self._shards.count)]
         self._next = ends if not position else read_position(position, ends)
@@ -250,7 +251,7 @@ class Poll(ChangeRequest):
         self._next[shard] = offset + 1
         directory = self._shards.directory()
         if not self._keys.isdisjoint(event_keys(event, shard, directory)):
-            change = change_of(event, shard, self._scope, directory, self._shards.inventory_id)
+            change = change_of(event, shard, self.scope, directory, self._shards.inventory_id)
             if change is not None:
                 self.found.append((change, self.position()))
         return len(self.found) < self._limit
@@ -259,7 +260,7 @@ class Poll(ChangeRequest):
 
     def tell(self, shard: int, offset: int, event: InventoryEvent) -> None:
         """A change with one of its keys, while it waits."""
-        change = change_of(event, shard, self._scope, self._shards.directory(), self._shards.inventory_id)
+        change = change_of(event, shard, self.scope, self._shards.directory(), self._shards.inventory_id)
         if change is None or self.done is None:
             return
         self._next[shard] = offset + 1

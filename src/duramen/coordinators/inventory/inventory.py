@@ -35,7 +35,7 @@ from duramen.inventory.directory import (
     UpdateTenant,
 )
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
-from duramen.inventory.feed import FeedScope
+from duramen.inventory.feed import FeedScope, read_follow_token
 from duramen.inventory.ids import TopicKey, durability_of_id, topic_id, topic_key
 from duramen.inventory.machine import (
     MOST_NAMES,
@@ -465,6 +465,30 @@ class Inventory:
         namespace = directory.namespace(account, path[0], path[1])
         topic = self._key(self.find(account, TopicPath(*path))) if len(path) > 2 else None
         return FeedScope(account, tenant.id, namespace.id, prefix.encode(errors="replace"), topic)
+
+    def followed(self, account: str, token: str, prefix: str) -> FeedScope:
+        """The scope of a `follow_token`, with its present parents; an entity that is gone has those of the token.
+
+        Raises RequestInvalid, TopicNotFound if there never was such a topic, CoordinatorLoading.
+        """
+        scope, directory = read_follow_token(account, token, prefix.encode(errors="replace")), self._shards.directory()
+        if scope.topic is not None:
+            if scope.topic.shard >= self._shards.count:
+                raise TopicNotFound("there is no topic with this id")
+            place = self._shards.rows().place(scope.topic)
+            scope = scope._replace(namespace=place.namespace or scope.namespace)
+        namespace = directory.namespace_by_id(scope.namespace)
+        return scope if namespace is None else scope._replace(tenant=namespace.tenant)
+
+    def check_followed(self, scope: FeedScope) -> None:
+        """Raise TenantNotFound, NamespaceNotFound or TopicNotFound if the entity of a scope is gone."""
+        directory = self._shards.directory()
+        if scope.tenant and directory.tenant_by_id(scope.tenant) is None:
+            raise TenantNotFound("the tenant was deleted")
+        if scope.namespace and directory.namespace_by_id(scope.namespace) is None:
+            raise NamespaceNotFound("the namespace was deleted")
+        if scope.topic is not None and not self._shards.rows().place(scope.topic).namespace:
+            raise TopicNotFound("the topic was deleted")
 
     def _delete(self, account: str, path: TopicPath, done: Done) -> None:
         def found(answer: BeginChange | DuramenError) -> None:

@@ -31,7 +31,9 @@ async def _changes(call: Call, query: ChangesQuery) -> ChangesInfo | Response:
         fixed: FeedScope = await call_back(lambda done: call.broker.inventory.read(scope, done))
         first = await poll(call.broker, call.node.polls, lambda: fixed, position, query.limit, 0)
         return StreamingResponse(_events(call, fixed, query.limit, first), media_type=_EVENTS)
-    waiting = poll(call.broker, call.node.polls, scope, query.position, query.limit, query.wait_ms)
+    waiting = poll(
+        call.broker, call.node.polls, scope, query.position, query.limit, query.wait_ms, by_id=bool(query.follow)
+    )
     page = await unless_gone(call.request, waiting)
     return changes_info(page)
 

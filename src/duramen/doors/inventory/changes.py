@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
@@ -22,6 +23,7 @@ class Followed(Protocol):
     namespace: str
     topic: str
     prefix: str
+    follow: str
 
 
 def scope_of(broker: Broker, wanted: Followed) -> Callable[[], FeedScope]:
@@ -29,6 +31,12 @@ def scope_of(broker: Broker, wanted: Followed) -> Callable[[], FeedScope]:
     account = wanted.account or broker.settings.text("inventory.account")
     given = (wanted.tenant, wanted.namespace, wanted.topic)
     path = [part for part in given if part]
+    if wanted.follow:
+        if path:
+            raise RequestInvalid("`follow` stands in place of tenant, namespace and topic: give one or the other")
+        if wanted.prefix and wanted.follow.count(".") != 1:
+            raise RequestInvalid("a prefix applies to names in a namespace: give `follow` of a namespace")
+        return lambda: broker.inventory.followed(account, wanted.follow, wanted.prefix)
     if any(given[len(path) :]):
         raise RequestInvalid("a namespace is given with its tenant, and a topic with both")
     if wanted.prefix and len(path) != 2:
@@ -38,24 +46,36 @@ def scope_of(broker: Broker, wanted: Followed) -> Callable[[], FeedScope]:
 
 async def poll(
     broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], position: str, limit: int,
-    wait_ms: int,
+    wait_ms: int, *, by_id: bool = False,
 ) -> ChangePage:  # fmt: skip
-    """A page of changes; `polls` are the door's waiting polls. Raises NodeBusy, or the error of the read."""
+    """A page of changes; `polls` are the door's waiting polls. Raises NodeBusy, or the error of the read.
+
+    `by_id`: the scope also resolves after its entity was deleted; once there are no more changes, that is an error.
+    """
     if wait_ms and len(polls) >= _MOST_POLLS:
         raise NodeBusy(f"{_MOST_POLLS} requests already wait for changes: retry later, or with wait_ms=0")
-    future: asyncio.Future[ChangePage | DuramenError] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     polls.add(future)
-
-    def done(answer: ChangePage | DuramenError) -> None:
-        if not future.done():
-            future.set_result(answer)
-
-    cancel = broker.inventory.feed.poll(scope, position, limit, wait_ms, done)
+    cancel = broker.inventory.feed.poll(scope, position, limit, wait_ms, partial(_set, future))
     try:
-        found = await future
+        page: ChangePage = await _result(future)
     finally:
         polls.discard(future)
         cancel()
+    if by_id and not page.changes:
+        checked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        broker.inventory.read(partial(broker.inventory.check_followed, page.scope), partial(_set, checked))
+        await _result(checked)
+    return page
+
+
+def _set(future: asyncio.Future[Any], answer: Any) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+async def _result(future: asyncio.Future[Any]) -> Any:
+    found = await future
     if isinstance(found, DuramenError):
         raise found
     return found

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from duramen.coordinators.inventory.feed import ChangePage
-from duramen.inventory.feed import InventoryChange
+from duramen.inventory.feed import InventoryChange, follow_token
 
 __all__ = ["ChangeInfo", "ChangesInfo", "ChangesQuery", "ChangesWish", "TopicNamed", "changes_info"]
 
@@ -25,6 +25,7 @@ class _Wanted(msgspec.Struct):
     namespace: Annotated[str, Meta(description="Only this namespace of the tenant and its contents")] = ""
     topic: Annotated[str, Meta(description="Only this topic of the namespace")] = ""
     prefix: Annotated[str, Meta(description="Only topics of the namespace whose names have this prefix")] = ""
+    follow: Annotated[str, Meta(description="In place of names, `follow` of a response: the same under any name")] = ""
     position: Annotated[str, Meta(description="Changes from this position on; without it, from now on")] = ""
 
 
@@ -53,7 +54,9 @@ class ChangeInfo(msgspec.Struct, omit_defaults=True):
     """A change; reading continues after it from `position`.
 
     `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
-    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. `old` is the previous path.
+    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. `tenant` and `namespace` are
+    the present names, `old` is the previous path, which `kept_alias` makes an alias. The ids of tenants and namespaces
+    stay when these are renamed.
     """
 
     kind: str
@@ -64,22 +67,31 @@ class ChangeInfo(msgspec.Struct, omit_defaults=True):
     old: str = ""
     labels: dict[str, str] | None = None
     policies: dict[str, bool | int | str] | None = None
+    tenant_id: int = 0
+    namespace_id: int = 0
+    subjects: list[str] | None = None
+    old_namespace_id: int = 0
+    kept_alias: bool = False
 
 
 class ChangesInfo(msgspec.Struct):
-    """A page of changes, and the position after it."""
+    """A page of changes, and the position after it; `follow` names what is followed by its id."""
 
     changes: list[ChangeInfo]
     position: str
+    follow: str
 
 
 def changes_info(page: ChangePage) -> ChangesInfo:
     """A page as JSON."""
-    return ChangesInfo([_info(change, position) for change, position in page.changes], page.position)
+    found = [_info(change, position) for change, position in page.changes]
+    return ChangesInfo(found, page.position, follow_token(page.scope))
 
 
 def _info(change: InventoryChange, position: str) -> ChangeInfo:
     topics = [TopicNamed(*topic) for topic in change.topics]
     return ChangeInfo(
-        change.kind, position, change.tenant, change.namespace, topics, change.old, change.labels, change.policies
+        change.kind, position, change.tenant, change.namespace, topics, change.old, change.labels, change.policies,
+        change.tenant_id, change.namespace_id, None if change.subjects is None else [*change.subjects],
+        change.old_namespace_id, change.kept_alias,
     )  # fmt: skip

@@ -38,4 +38,7 @@ class NatsInventory(NatsRequests):
         if isinstance(found, DuramenError):
             raise found
         scope = scope_of(self._broker, wish)
-        return changes_info(await poll(self._broker, self.polls, scope, wish.position, wish.limit, wish.wait_ms))
+        page = await poll(
+            self._broker, self.polls, scope, wish.position, wish.limit, wish.wait_ms, by_id=bool(wish.follow)
+        )
+        return changes_info(page)

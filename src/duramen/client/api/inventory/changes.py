@@ -44,9 +44,9 @@ class InventoryChange(msgspec.Struct, frozen=True):
     topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. Changes of one topic id come
     in order; changes of several may not.
 
-    `kind` is tenant-put, tenant-renamed, tenant-deleted, namespace-put, namespace-moved, namespace-deleted,
-    topics-created, topic-moved, topic-deleted, alias-created, alias-deleted or policies. Changes of one topic id come
-    in their order, those of several need not.
+    `tenant` and `namespace` are the present names, `old` is the previous path. The ids of tenants and namespaces stay
+    when these are renamed or moved. A namespace that moves to another tenant is reported to those who follow either.
+    With `kept_alias` the previous path of a moved topic is an alias now.
 
     >>> client.inventory.create_tenants(["watched"])
     CreatedNames(...)
@@ -65,6 +65,11 @@ class InventoryChange(msgspec.Struct, frozen=True):
     old: str = ""
     labels: dict[str, str] | None = None
     policies: dict[str, bool | int | str] | None = None
+    tenant_id: int = 0
+    namespace_id: int = 0
+    subjects: list[str] | None = None
+    old_namespace_id: int = 0
+    kept_alias: bool = False
 
 
 class _Followed:
@@ -78,16 +83,18 @@ class _Followed:
         """Where it goes on: behind all that was given out."""
         self._there: deque[InventoryChange] = deque()
         self._behind = self.position  # of what is there
+        self._follow = ""  # what the path was when this began, by its id
 
     def _asked(self, wait_ms: int) -> Program[None]:
-        tenant, namespace, topic = self._path[:3]
+        tenant, namespace, topic = self._path[:3] if not self._follow else [""] * 3
         asked = query(
-            self._account, tenant=tenant, namespace=namespace, topic=topic, prefix=self._prefix,
+            self._account, tenant=tenant, namespace=namespace, topic=topic, follow=self._follow, prefix=self._prefix,
             position=self._behind, wait_ms=wait_ms, limit=_MOST_CHANGES,
         )  # fmt: skip
         page = value_of((yield Question("GET", f"/v1/changes{asked}")), dict[str, Any])
         self._there += value_of(page.get("changes"), list[InventoryChange])
         self._behind = value_of(page.get("position"), str)
+        self._follow = value_of(page.get("follow", ""), str)
         if not self._there:
             self.position = self._behind
 

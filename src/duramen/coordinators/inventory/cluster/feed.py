@@ -141,7 +141,6 @@ class _ClusterPoll(ChangeRequest):
         self._shards = shards
         self._limit = limit
         self._wait_ms = wait_ms
-        self._scope = FeedScope("")
         self.keys = frozenset[FeedKey]()
         self.places = list[_Place]()
         self._read = dict[int, ChangesRead | DuramenError]()
@@ -152,8 +151,8 @@ class _ClusterPoll(ChangeRequest):
 
     def prepare(self, scope: Callable[[], FeedScope], position: str) -> None:
         """Resolve the scope and the position. Raises RequestInvalid."""
-        self._scope = scope()
-        self.keys = scope_keys(self._scope)
+        self.scope = scope()
+        self.keys = scope_keys(self.scope)
         count = self._shards.count
         self.places = split_position(position) if position else [_FROM_NOW] * count
         if position and (len(self.places) != count or min(offset for _, offset in self.places) < 0):
@@ -185,7 +184,7 @@ class _ClusterPoll(ChangeRequest):
             self.answer()  # the inventory is empty
         self._read, self._asked = {}, len(shards)
         for shard in shards:
-            request = ReadChanges(shard, *self.places[shard], self._scope, self._limit)
+            request = ReadChanges(shard, *self.places[shard], self.scope, self._limit)
             self._feed.ask(request, partial(self._got, shard))
 
     def _got(self, shard: int, answer: ChangesRead | DuramenError) -> None:
