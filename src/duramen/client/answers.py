@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from duramen.base import errors
+from duramen.base.catalogue.inventory import BYTES_QUOTA, TOPIC_QUOTA
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.errors import ErrorCode
 
@@ -70,10 +71,20 @@ _ERRORS: Final[Mapping[int, type[DuramenError]]] = {
 }
 
 
+_QUOTAS: Final[Mapping[str, type[DuramenError]]] = {
+    BYTES_QUOTA: errors.BytesQuotaExceeded,
+    TOPIC_QUOTA: errors.TopicQuotaExceeded,
+}
+"""Kafka has one number for all policies; the message names the policy."""
+
+
 def failure(code: int, what: str, message: str | None = None) -> DuramenError:
     """The error for an error number: `what` failed, with the broker's message."""
     try:
         name = ErrorCode(code).name
     except ValueError:
         name = f"error {code}"
-    return _ERRORS.get(code, RequestInvalid)(f"{what}: {message or name}")
+    kind = _ERRORS.get(code, RequestInvalid)
+    if code == ErrorCode.POLICY_VIOLATION:
+        kind = next((one for policy, one in _QUOTAS.items() if f"({policy})" in (message or "")), kind)
+    return kind(f"{what}: {message or name}")

@@ -143,3 +143,18 @@ def test_tenants_and_namespaces_are_listed_page_by_page(ask: Ask, tenant: str) -
     assert rest["next"] is None
     listed = ask("GET", f"/v1/tenants?prefix={tenant}")[1]["tenants"]
     assert [(one["name"], one["labels"]) for one in listed] == [(tenant, {"team": "blue"})]
+
+
+def test_every_read_takes_a_position_and_refuses_what_is_none(ask: Ask, tenant: str) -> None:
+    topic = ask("GET", f"/v1/tenants/{tenant}")[1]["position"]
+    reads = [
+        path for path, methods in ask("GET", "/v1/openapi.json")[1]["paths"].items()
+        if "get" in methods and path.startswith(("/v1/tenants", "/v1/topics", "/v1/policies"))
+    ]  # fmt: skip
+    assert len(reads) > 8
+    names = {"tenant": tenant, "namespace": "dev", "name": "a", "id": str(uuid4())}
+    for path in reads:
+        for part, name in names.items():
+            path = path.replace(f"{{{part}}}", name)  # noqa: PLW2901
+        assert (path, ask("GET", f"{path}?position=zzz")[1].get("type")) == (path, "request-invalid")
+        assert ask("GET", f"{path}?position={topic}")[1].get("type") != "request-invalid"

@@ -79,6 +79,8 @@ def test_a_namespace_that_is_full_refuses_records_at_once(node: NodeProcess, ten
         assert [send(bytes(2_000)), send(bytes(2_000))] == [0, ErrorCode.POLICY_VIOLATION]
         (quota,) = [one for one in policies.describe(f"{tenant}/prod").quotas if one.policy == "quota.bytes"]
         assert (quota.limit, 2_000 < quota.used < 2_100) == (3_000, True)
+        with pytest.raises(duramen.errors.BytesQuotaExceeded, match=r"quota\.bytes"):
+            client.produce(topic, [bytes(2_000)])
         policies.set(f"{tenant}/prod", {"quota.bytes": 10_000})
         assert send(bytes(2_000)) == 0
 

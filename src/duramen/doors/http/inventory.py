@@ -26,6 +26,7 @@ from duramen.doors.http.types.inventory import (
     NamesWish,
     PartsQuery,
     Position,
+    PositionQuery,
     TenantChange,
     TenantInfo,
     TenantList,
@@ -256,7 +257,8 @@ async def _show_topic(call: Call, query: AccountQuery) -> TopicInfo:
     return await _read(call, lambda: _described(call, inventory.find(account, _path(call))))
 
 
-async def _show_topic_by_id(call: Call) -> TopicInfo:
+async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
+    _inventory(call).see(query.position)
     try:
         lasting_id = UUID(call.path["id"])
     except ValueError:

@@ -30,6 +30,7 @@ def _path(call: Call) -> list[str]:
 
 
 def _account(call: Call, query: _Query) -> str:
+    call.broker.inventory.see(query.position)
     return query.account or call.broker.settings.text("inventory.account")
 
 
@@ -65,7 +66,7 @@ async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesWish) -> Polic
     return info
 
 
-_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator)
+_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)
 _WRITING: Final = (
     *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.PolicyInvalid,
     errors.PolicyNotEffective, errors.RequestInvalid,

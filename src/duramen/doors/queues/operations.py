@@ -166,19 +166,30 @@ class QueueOperations:
         self._requests = requests
         self._led = LedQueues(broker, requests.shards)
 
+    @property
+    def _writable(self) -> Stream:
+        """The space, for what changes its queues. Raises RequestInvalid for the broker's own."""
+        if self._space.owned:
+            raise RequestInvalid(
+                f"{self._space.name} is the broker's own: its queues are topics of the inventory; use the topics' names"
+            )
+        return self._space
+
     # -- putting in ---------------------------------------------------------------------------------
 
     async def enqueue(self, wish: EnqueueWish) -> EntryPlaces:
         """Add entries to queues. Raises PartlyStored if some of them are stored or may be."""
+        space = self._writable
         _check_count(wish.entries)
         names = [check_name(one.queue) for one in wish.entries]
         entries = list(zip(names, await _entries(wish.entries), strict=True))
         request = request_of(self._space, wish.request)
-        return _places(await _call_back(lambda done: self._requests.enqueue(self._space, entries, done, request)))
+        return _places(await _call_back(lambda done: self._requests.enqueue(space, entries, done, request)))
 
     async def enqueue_batch(self, batch: bytearray) -> EntryPlaces:
         """Like `enqueue`, for entries in a record batch."""
-        return _places(await _call_back(lambda done: self._requests.enqueue_batch(self._space, batch, done)))
+        space = self._writable
+        return _places(await _call_back(lambda done: self._requests.enqueue_batch(space, batch, done)))
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -264,8 +275,9 @@ class QueueOperations:
     # -- changing -----------------------------------------------------------------------------------
 
     async def _operate(self, command: QueueCommand, queue: bytes) -> Position:
-        named = queue_of(self._space, queue)
-        return await _call_back(lambda done: self._requests.submit(self._space, named, command, done))
+        space = self._writable
+        named = queue_of(space, queue)
+        return await _call_back(lambda done: self._requests.submit(space, named, command, done))
 
     async def edit(self, wish: EditWish) -> VersionsInfo:
         """Change the values of entries."""
@@ -306,13 +318,14 @@ class QueueOperations:
 
     async def lease(self, wish: LeasesWish) -> LeasesInfo:
         """Lease entries."""
+        space = self._writable
         names = list(dict.fromkeys(check_name(queue) for queue in wish.queues))
         limit = self._json_limit_bytes
         size, as_json = (LARGEST_PAGE_BYTES, False) if limit is None else (limit - _FRAME_BYTES, True)
         request = LeaseRequest(names, wish.limit, wish.lease_ms, wish.wait_ms, wish.fifo, size, as_json)
 
         def begin(done: Callable[[list[Leased] | DuramenError], None]) -> Callable[[], None]:
-            poll = LeasePoll(self._broker, self._requests, self._space, request, next(_turns), done)
+            poll = LeasePoll(self._broker, self._requests, space, request, next(_turns), done)
             poll.begin()
             return poll.end
 
@@ -337,12 +350,12 @@ class QueueOperations:
 
     async def _settle(self, places: Sequence[LeasedPlace], said: str, delay_ms: int | None) -> RefusedEntries:
         entries, request = _leased(places), request_of(self._space, said)
-        ask = partial(self._led.acknowledge, self._space, entries, request=request, release_ms=delay_ms)
+        ask = partial(self._led.acknowledge, self._writable, entries, request=request, release_ms=delay_ms)
         return self._refused(await _call_back(ask))
 
     async def extend(self, wish: ExtendWish) -> RefusedEntries:
         """Extend leases."""
-        ask = partial(self._led.extend, self._space, _leased(wish.entries), wish.lease_ms)
+        ask = partial(self._led.extend, self._writable, _leased(wish.entries), wish.lease_ms)
         return self._refused(await _call_back(ask))
 
     def _refused(self, refused: Refused) -> RefusedEntries:

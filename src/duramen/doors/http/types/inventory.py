@@ -22,6 +22,7 @@ __all__ = [
     "NamespaceList",
     "PartsQuery",
     "Position",
+    "PositionQuery",
     "TenantChange",
     "TenantInfo",
     "TenantList",
@@ -53,6 +54,12 @@ class AccountQuery(msgspec.Struct):
     """Whose tenants are meant."""
 
     account: _Account = ""
+    position: _Position = ""
+
+
+class PositionQuery(msgspec.Struct):
+    """How new the response must be."""
+
     position: _Position = ""
 
 

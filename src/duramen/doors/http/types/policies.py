@@ -12,18 +12,21 @@ _WAIT_MS: Final = 10_000
 
 _Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
 _Level = Annotated[str, Meta(description="`account`, `tenant`, `namespace` or `topic`")]
+_Position = Annotated[str, Meta(description="The `position` of an earlier response: this one is at least as new")]
 
 
 class PolicyQuery(msgspec.Struct):
     """Whose policies are meant."""
 
     account: _Account = ""
+    position: _Position = ""
 
 
 class SetPoliciesQuery(msgspec.Struct):
     """Whose policies are meant, and what is waited for."""
 
     account: _Account = ""
+    position: _Position = ""
     wait: Annotated[
         Literal["", "effective"],
         Meta(description="`effective`: respond once every node that follows the inventory has confirmed the change"),
