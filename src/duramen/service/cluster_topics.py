@@ -12,7 +12,6 @@ from duramen.rpc.caller import Gathered
 from duramen.rpc.server import Done
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import FIND_TOPIC_NAMES, FindTopicNames, TopicNamesFound
-from duramen.service.light_names import kafka_names
 from duramen.service.light_topics import LastingId, LightTopic
 from duramen.service.queue_topics import QueueTopic, QueueTopics
 from duramen.service.resolve import Found, Resolver, Topic, TopicKey, TopicResolver
@@ -142,9 +141,9 @@ class ClusterTopicResolver(Resolver):
         return there, by_id
 
     def _topics_of(self, found: Iterable[FoundTopic]) -> Iterator[tuple[FoundTopic, str, QueueTopic]]:
-        """Those that Kafka can name, with their names."""
+        """Topics with their names; those that Kafka does not allow are no hindrance to who asks for one."""
         for one in found:
-            for name in kafka_names([one.path]):
-                topic = self._topics.topic_of(name, one)
-                if topic is not None:
-                    yield one, name, topic
+            name = one.path.kafka_name
+            topic = self._topics.topic_of(name, one)
+            if topic is not None:
+                yield one, name, topic

@@ -173,7 +173,7 @@ class QueueTopics:
             self._position = position
             self._known.clear()
         known = {name: self._known[name] for name in paths if name in self._known}
-        names = [name for name in paths if name not in known and _is_name(name)]
+        names = [name for name in paths if name not in known]
         try:
             found = inventory.lookup_paths(self.account, [paths[name] for name in names])
         except DuramenError:

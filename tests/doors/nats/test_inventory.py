@@ -72,6 +72,32 @@ def test_messages_go_to_topics_of_either_durability(nats_node: NodeProcess, pref
         ]
 
 
+@pytest.mark.parametrize("name", ["x/y", "größe", "two words", "a.b/c%d~"])
+def test_topics_whose_names_kafka_does_not_allow_have_records(
+    nats_node: NodeProcess, prefix: str, tenant: str, name: str
+) -> None:
+    topic = f"{tenant}.prod.{name}"
+    with duramen.connect(nats_node.http) as python:
+        assert python.inventory.create_topics(f"{tenant}/prod", [name, f"{name}-2"]).created == 2
+        sent = []
+        if " " not in name:  # which no subject has
+
+            async def test(client: Client) -> None:
+                ack = await client.jetstream(timeout=60).publish(f"{prefix}.{name}", b"over NATS")
+                assert ack.stream == topic
+
+            run(test, nats_node.nats)
+            sent.append(b"over NATS")
+        python.produce(topic, ["from Python"])
+        found = [record.value for batch in python.consume(topic) for record in batch]
+        assert found == [*sent, b"from Python"]
+        python.inventory.move_topic(f"{tenant}/prod/{name}", f"{tenant}/dev/legal")
+        found = [record.value for batch in python.consume(f"{tenant}.dev.legal") for record in batch]
+        assert found == [*sent, b"from Python"]
+        with pytest.raises(duramen.errors.DuramenError):
+            python.produce(topic, ["gone"])
+
+
 def test_what_is_not_taken_is_answered_with_the_reason(
     nats_node: NodeProcess, api: Api, prefix: str, tenant: str
 ) -> None:
