@@ -119,6 +119,42 @@ def goes_on(acme: NodeProcess, how: str, protocol: str) -> None:
     assert reader.values == numbers
 
 
+@pytest.mark.variants(2)
+@pytest.mark.parametrize(
+    ("change", "protocol"),
+    [("tenant", "consumer"), ("namespace", "classic"), ("tenant", "classic"), ("namespace", "consumer"),
+     ("topic", "consumer"), ("topic", "classic")],
+)  # fmt: skip
+def test_a_running_group_goes_on_when_its_topic_comes_under_another_tenant_or_namespace(
+    acme: NodeProcess, change: str, protocol: str
+) -> None:
+    tenant = f"{change}-{protocol}"
+    numbers = [b"%d" % number for number in range(300)]
+    with duramen.connect(acme.http) as client:
+        inventory = client.inventory
+        inventory.create_tenants([tenant, f"{tenant}-other"])
+        inventory.create_namespaces(tenant, ["prod", "dev"])
+        inventory.create_topics(f"{tenant}/prod", ["a"])
+        CONFLUENT.produce(acme.kafka, f"{tenant}.prod.a", [Record(value) for value in numbers[:200]])
+        reader = Reader(acme, tenant, [f"{tenant}.prod.a"], protocol)
+        until(lambda: reader.has(50))
+        match change:
+            case "tenant":
+                after = f"{tenant}-new.prod.a"
+                inventory.update_tenant(tenant, name=f"{tenant}-new")
+            case "namespace":
+                after = f"{tenant}-other.prod2.a"
+                inventory.update_namespace(f"{tenant}/prod", to=f"{tenant}-other/prod2")
+            case _:
+                after = f"{tenant}.dev.b"
+                inventory.move_topic(f"{tenant}/prod/a", f"{tenant}/dev/b")
+        CONFLUENT.produce(acme.kafka, after, [Record(value) for value in numbers[200:]])
+        reader.subscribe([after])
+        until(lambda: reader.has(len(numbers)))
+        reader.leave()
+    assert reader.values == numbers
+
+
 _GROUP: Final = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
 
 
