@@ -192,15 +192,14 @@ class InventoryShards:
 
         It sees the rows of all shards as of one moment; so it waits for writes if there are some while it runs.
         """
+        self._patiently(partial(self._read_together, query), done)
 
-        def ask(answered: Callable[[T | DuramenError], None]) -> None:
-            found, as_one = self._runtime.together(INVENTORY_STREAM, query)
-            if as_one:
-                answered(found)
-            else:
-                self._runtime.when_quiet(INVENTORY_STREAM, partial(ask, answered))
-
-        self._patiently(ask, done)
+    def _read_together(self, query: Callable[[], T], answered: Callable[[T | DuramenError], None]) -> None:
+        found, as_one = self._runtime.together(INVENTORY_STREAM, query)
+        if as_one:
+            answered(found)
+        else:
+            self._runtime.when_quiet(INVENTORY_STREAM, partial(self._read_together, query, answered))
 
     def at_once(self, query: Callable[[], T]) -> T:
         """The result of `query`. Raises as `query`.
