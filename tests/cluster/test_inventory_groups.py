@@ -9,7 +9,7 @@ from tests.clients import CONFLUENT, Record, metric, until
 from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.test_inventory_groups import Offsets, goes_on
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader
 from duramen.client.api.client import Client, connect
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.versions import ApiKey
@@ -121,3 +121,52 @@ def test_groups_go_on_after_a_rename(tmp_path: Path) -> None:
         for number, how in enumerate(("pattern", "alias", "subscription")):
             for protocol in ("consumer", "classic"):
                 goes_on(nodes.nodes[1 + number], how, protocol)
+
+
+@pytest.mark.long
+def test_offsets_are_reset_at_any_node(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        servers = nodes.bootstrap_servers
+        clients = {number: connect(node.http) for number, node in nodes.nodes.items()}
+        clients[1].inventory.create_tenants(["acme"])
+        until(lambda: clients[2].inventory.create_namespaces("acme", ["prod"]).created == 1, WAIT_S)
+        topics = [f"acme.prod.t{number}" for number in range(6)]
+        clients[3].inventory.create_topics("acme/prod", [topic.rpartition(".")[2] for topic in topics])
+        clients[1].streams.create("mail", partitions=3, config={"kind": "queues", "queue.topic.prefix": "mail."})
+        topics += ["mail.ann", "mail.bob"]
+        records = [Record(b"%d" % number, timestamp_ms=1000 + number) for number in range(10)]
+        places = {topic: [one.offset for one in CONFLUENT.produce(servers, topic, records)] for topic in topics}
+
+        def reset(number: int, to: str, *names: str) -> dict[str, int]:
+            found = dict[str, int]()
+
+            def done() -> bool:
+                try:
+                    moved = clients[number].groups.reset("g", to, streams=[*names] or None)
+                except (NotLeader, NotCoordinator, CoordinatorLoading):
+                    return False
+                found.update({one.stream: one.after for one in moved})
+                return True
+
+            until(done, WAIT_S)
+            return found
+
+        assert reset(1, "start", *topics) == {topic: at[0] for topic, at in places.items()}
+        for number in nodes.nodes:
+            assert reset(number, "end") == {topic: at[9] + 1 for topic, at in places.items()}
+            assert reset(number, "-3") == {topic: at[7] for topic, at in places.items()}
+            assert reset(number, "@1006") == {topic: at[6] for topic, at in places.items()}
+            for topic in (topics[0], "mail.bob"):
+                assert reset(number, str(places[topic][2]), topic) == {topic: places[topic][2]}
+            for missing in ("acme.prod.nothing", "acme.nowhere.t0"):
+                with pytest.raises(DuramenError, match=missing):
+                    clients[number].groups.reset("g", "start", streams=[missing])
+        clients[2].inventory.move_topic("acme/prod/t0", "acme/prod/moved")
+        places["acme.prod.moved"] = places.pop("acme.prod.t0")
+        coordinator(nodes, "g").kill()
+        for number, node in nodes.nodes.items():
+            if node.running:
+                assert reset(number, "start") == {topic: at[0] for topic, at in places.items()}
+                assert reset(number, "-1") == {topic: at[9] for topic, at in places.items()}
+        for client in clients.values():
+            client.close()

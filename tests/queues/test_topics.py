@@ -20,7 +20,7 @@ from duramen.queues.changes import changes
 from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
 from duramen.queues.producers import TopicProducers
-from duramen.queues.topics import end_of, head_of, name_of, newest, read_topic, search, topic_id
+from duramen.queues.topics import bounds, end_of, head_of, name_of, newest, read_topic, search, topic_id
 from duramen.sim.machine.views import MemoryViewStore
 
 NAMES = (b"ann", b"bob", b"eve")
@@ -113,6 +113,26 @@ def test_a_time_is_found_some_entries_at_once() -> None:
         latest = newest(shard.rows, queue, latest.next, (latest.offset, latest.timestamp), 7, 0)
     assert latest.timestamp == max(timestamp for timestamp, _ in shard.entries[b"ann"].values())
     assert search(shard.rows, queue, 0, 5000, 1000, 0).offset == -1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_find_a_time_and_the_last_records(seed: int) -> None:
+    shard = Shard(seed)
+    for _ in range(60):
+        shard.act()
+        for name in NAMES:
+            here, queue = shard.entries[name], HASH(name)
+            head, end = head_of(shard.rows, queue, 0), end_of(shard.rows, queue)
+            assert bounds(shard.rows, queue, -1, -1, 0, 1, 0) == (head, end, -1, -1)
+            last = shard.random.randrange(len(here) + 2)
+            first = [*here, end][max(0, len(here) - last)]
+            assert bounds(shard.rows, queue, -1, last, 0, 1, 0) == (head, end, first, -1)
+            since_ms = shard.random.randrange(1000)
+            found = bounds(shard.rows, queue, since_ms, -1, 0, 7, 0)
+            while found.next >= 0:
+                found = bounds(shard.rows, queue, since_ms, -1, found.next, 7, 0)
+            young = (at for at, (timestamp, _) in here.items() if timestamp >= since_ms)
+            assert found == (head, end, next(young, -1), -1)
 
 
 def test_offsets_of_the_shard_are_in_range_and_no_others() -> None:

@@ -1,19 +1,24 @@
 """Topics of the inventory as groups on a cluster know them: what offsets are stored under, and the names of now."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.coordinators.inventory.node import ACCOUNT, at
 from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 
-from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.errors import DuramenError, NotLeader, RequestInvalid, StreamNotFound
+from duramen.base.positions import At, Last, Position, Since
 from duramen.base.principal import ANONYMOUS
+from duramen.base.units import MIB
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.coordinators.group.topics import LASTING, LightFound
 from duramen.service.admission import AdmissionRules, Admitted
-from duramen.service.light_topics import LastingId
+from duramen.service.forwarding.forwarding import Forwarding
+from duramen.service.forwarding.memory import Room
+from duramen.service.light_topics import LastingId, LightTopic
 from duramen.sim.broker import CallbackResult
 
 RULES: AdmissionRules[list[Any]] = AdmissionRules(names=lambda keys: keys)
@@ -144,22 +149,97 @@ def behind(several: SeveralInventories, node: int, wanted: list[tuple[str, int]]
     return answer.value
 
 
-def test_a_reset_names_the_tool_that_resets_them() -> None:
-    several = SeveralInventories()
-    several.ensure_offsets()
-    several.create(1, "acme/dev", "a")
-    (home,) = [node for node in several.hands if several.broker(node).offsets.coordinates("g")]
-    with pytest.raises(RequestInvalid, match=r"topic acme\.dev\.a: kafka-consumer-groups --reset-offsets"):
-        reset(several, home, "acme.dev.a")
-    with pytest.raises(StreamNotFound):
-        reset(several, home, "acme.dev.b")
+class Resetting(SeveralInventories):
+    """Topics `t0` and so on of acme/dev, with ten records each, whose shards different nodes lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for node in self.hands:
+            Forwarding(self.broker(node), self.placed[node], Room(MIB))
+        self.ensure_offsets()
+        (self.home,) = [node for node in self.hands if self.broker(node).offsets.coordinates("g")]
+        self.offsets: dict[str, list[int]] = {}
+        self.leaders: dict[str, int] = {}
+        for number in range(6):
+            name = f"acme.dev.t{number}"
+            self.create(1 + number % 3, "acme/dev", f"t{number}")
+            (self.leaders[name],) = [node for node in self.hands if self.topic(node, name).partition.leads]
+        for number in range(10):
+            for name, leader in self.leaders.items():
+                batch = encode([BatchInput(1000 + number, None, b"x")])
+                answer: CallbackResult[object] = CallbackResult()
+                self.topic(leader, name).append(memoryview(batch), answer, all_replicas=True)
+                self.settle()
+                offset, error = answer.calls[0]
+                assert error is None
+                self.offsets.setdefault(name, []).append(offset)
+
+    def topic(self, node: int, name: str) -> LightTopic:
+        light = admitted(self, node, name).light(name)
+        assert light is not None
+        return light
+
+    def reset(self, to: Position, *names: str, **more: Any) -> list[PlannedOffsets]:
+        answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
+        wish = OffsetReset("g", to, [*names] if names else None, **more)
+        self.broker(self.home).resets.reset(wish, answer)
+        self.wait(answer)
+        return answer.value
 
 
-def reset(several: SeveralInventories, node: int, name: str) -> list[PlannedOffsets]:
-    answer: CallbackResult[list[PlannedOffsets]] = CallbackResult()
-    several.broker(node).resets.reset(OffsetReset("g", "start", [name]), answer)
-    several.wait(answer)
-    return answer.value
+def test_a_reset_asks_the_leaders_of_topics_for_their_bounds() -> None:
+    several = Resetting()
+    assert len(set(several.leaders.values())) == 2
+    before: dict[str, int | None] = dict.fromkeys(several.offsets)
+    target = several.offsets["acme.dev.t0"][3]
+    expected_places: list[tuple[Position, Callable[[list[int]], int]]] = [
+        ("start", lambda places: places[0]),
+        ("end", lambda places: places[9] + 1),
+        (At(target), lambda places: max(places[0], min(target, places[9] + 1))),
+        (Last(3), lambda places: places[7]),
+        (Since(1006), lambda places: places[6]),
+        (Since(5000), lambda places: places[9] + 1),
+    ]
+    for to, place_of in expected_places:
+        expected = [PlannedOffsets(name, 0, before[name], place_of(places)) for name, places in several.offsets.items()]
+        assert several.reset(to, *several.offsets, dry_run=True) == expected
+        names = () if before["acme.dev.t0"] is not None else several.offsets
+        assert sorted(several.reset(to, *names)) == expected
+        before = {one.stream: one.after for one in expected}
+
+
+def test_a_reset_names_topics_as_they_are_called_now() -> None:
+    several = Resetting()
+    several.reset("start", *several.offsets)
+    old, new, alias = "acme.dev.t0", "bolt.prod.moved", "acme.prod.alias"
+    several.move(1, "acme/dev/t0", "bolt/prod/moved")
+    several.create(2, "acme/dev", "t0")
+    several.alias(3, "acme/prod/alias", "bolt/prod/moved")
+    several.delete(2, "acme/dev/t1")
+    first, last = several.offsets[old][0], several.offsets[old][9]
+    assert several.reset("end", alias) == [PlannedOffsets(alias, 0, first, last + 1)]
+    assert several.reset("start", new) == [PlannedOffsets(new, 0, last + 1, first)]
+    (of_old,) = several.reset("start", old)
+    assert of_old.before is None
+    assert {one.stream for one in several.reset("end")} == {new, *several.offsets} - {"acme.dev.t1"}
+    for missing in ("acme.dev.t1", "acme.dev.nothing", "acme.nowhere.a"):
+        with pytest.raises(StreamNotFound, match=missing):
+            several.reset("start", missing)
+
+
+def test_a_reset_says_which_topic_has_no_leader() -> None:
+    several = Resetting()
+    name = next(name for name, leader in several.leaders.items() if leader != several.home)
+    several.reset("start", name)
+    several.elect(several.topic(several.leaders[name], name).partition.place, None)
+    with pytest.raises(NotLeader, match=f"topic {name} are unknown"):
+        several.reset("end", name)
+    several.elect(several.topic(1, name).partition.place, several.leaders[name])
+    assert several.reset("end", name) == [
+        PlannedOffsets(name, 0, several.offsets[name][0], several.offsets[name][9] + 1)
+    ]
+    with pytest.raises(RequestInvalid, match=f"records of {name} are more than 10,000"):
+        several.reset(Last(10_001), name)
 
 
 def test_what_a_group_has_used_is_there_under_its_name_of_now() -> None:

@@ -21,8 +21,10 @@ from duramen.queues.runs import QueueEntry, leader_epoch_of
 
 __all__ = [
     "Searched",
+    "TopicBounds",
     "TopicRead",
     "behind",
+    "bounds",
     "end_of",
     "head_of",
     "lag",
@@ -53,6 +55,18 @@ class Searched(NamedTuple):
 
     offset: int
     timestamp: int
+    next: int
+
+
+class TopicBounds(NamedTuple):
+    """The start and the end of a queue, and the offset of the requested entry; -1: there is none.
+
+    `next` is the offset at which the search for it continues, -1: it has ended.
+    """
+
+    start: int
+    end: int
+    found: int
     next: int
 
 
@@ -150,6 +164,34 @@ def search(rows: StateRows, queue: bytes, start: int, timestamp: int, most: int,
         if entry.timestamp >= timestamp:
             return Searched(entry.position.offset, entry.timestamp, -1)
     return Searched(-1, -1, -1)
+
+
+def bounds(
+    rows: StateRows, queue: bytes, since_ms: int, last: int, start: int, most: int, now_ms: int
+) -> TopicBounds:  # fmt: skip
+    """The bounds of a queue, and the first entry at or after a time, or the first of the last ones; -1: neither.
+
+    A time is searched from an offset on, within a number of entries.
+    """
+    head, end, found = head_of(rows, queue, now_ms), end_of(rows, queue), Searched(-1, -1, -1)
+    if since_ms >= 0:
+        found = search(rows, queue, start, since_ms, most, now_ms)
+    elif last >= 0:
+        found = Searched(_last_from(rows, queue, head, end, last, now_ms), -1, -1)
+    return TopicBounds(head, end, found.offset, found.next)
+
+
+def _last_from(rows: StateRows, queue: bytes, start: int, end: int, last: int, now_ms: int) -> int:
+    """The offset of the first of the last records of a topic, its end for none of them: its offsets have gaps."""
+    stop = end
+    while start < end:
+        middle = (start + end) // 2
+        if behind(rows, queue, middle, last + 1, now_ms)[0] <= last:
+            end = middle
+        else:
+            start = middle + 1
+    first = next(_shown(rows, queue, start, now_ms), None) if start < stop else None
+    return stop if first is None else first.position.offset
 
 
 def newest(rows: StateRows, queue: bytes, start: int, best: tuple[int, int], most: int, now_ms: int) -> Searched:

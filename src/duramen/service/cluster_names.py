@@ -2,13 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, RequestInvalid
-from duramen.broker.streams import Stream
+from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.group.topics import LASTING, BoundsDone, LightFound, LightLag
+from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightPlace
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
@@ -35,18 +34,6 @@ __all__ = ["ClusterTopicNames"]
 
 _ASKED_AT_ONCE: Final = 500
 _COUNTED_AT_ONCE: Final = 20
-
-
-class _Place(NamedTuple):
-    """Where the records of a topic are, and what it is called now."""
-
-    name: str
-    space: Stream
-    queue: bytes
-
-    @property
-    def partition(self) -> PartitionId:
-        return PartitionId(self.space.id, partition_of(self.queue, self.space.shards))
 
 
 class ClusterTopicNames(InventoryTopicNames):
@@ -88,6 +75,30 @@ class ClusterTopicNames(InventoryTopicNames):
         else:
             done(None)
 
+    def find_stored(self, names: Sequence[str], done: Callable[[Mapping[str, str] | DuramenError], None]) -> None:
+        """As of `LightTopicNames`: the leaders of the shards are asked."""
+        found = {name: topic.stored_as for name in names if (topic := self._topics.find(name)) is not None}
+        asked = [name for name in names if name not in found and self._broker.names_inventory(name)]
+        paths = {name: path for name in asked if (path := kafka_path(name)) is not None}
+
+        def query() -> dict[str, tuple[str, Sequence[str] | None]]:
+            read = super(ClusterTopicNames, self).read_names
+            topics = zip(paths, self._inventory.lookup_paths(self._account, [*paths.values()]), strict=True)
+            stored = {name: LASTING + topic.id.hex for name, topic in topics if topic is not None}
+            return {name: (one, read(one)) for name, one in stored.items()}
+
+        def answered(answer: dict[str, tuple[str, Sequence[str] | None]] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+                return
+            self._learn(dict(answer.values()))
+            done(found | {name: stored for name, (stored, _) in answer.items()})
+
+        if paths:
+            self._inventory.read(query, answered)
+        else:
+            done(found)
+
     def _learn(self, found: Mapping[str, Sequence[str] | None]) -> None:
         for stored, names in found.items():
             self._known[stored] = names
@@ -116,17 +127,6 @@ class ClusterTopicNames(InventoryTopicNames):
         """As of `LightTopicNames`; a topic of the inventory is what it was `when_named`, and what has become of it."""
         topic = self._topic(key)
         return None if topic is None else GroupTopic(topic.name, topic.id, 1)
-
-    def stored_as(self, name: str) -> str | None:
-        """As of `LightTopicNames`; a topic of the inventory as it was `when_named`."""
-        topic = self._topic(name)
-        return None if topic is None else topic.stored_as
-
-    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """As of `LightTopicNames`: refused, because any node may lead the topic's shard."""
-        del since_ms, last
-        how = "kafka-consumer-groups --reset-offsets"
-        done(RequestInvalid(f"on a cluster, a Kafka client resets offsets of topic {name}: {how}"))
 
     def _topic(self, key: str | UUID) -> FoundLightTopic | None:
         found = self._topics.find(key)
@@ -171,11 +171,11 @@ class ClusterTopicNames(InventoryTopicNames):
     def _find_behind(
         self, wanted: Sequence[tuple[str, int]], most: int, done: Callable[[Sequence[LightFound | None]], None]
     ) -> None:
-        places = [self._place(stored) for stored, _ in wanted]
+        places = [self.place_of(stored) for stored, _ in wanted]
         found = [None if place is None else LightFound(place.name, None) for place in places]
         by_leader: dict[int, list[int]] = {}
         for at, place in enumerate(places):
-            leader = None if place is None else self._broker.membership.partition(place.partition).leader
+            leader = None if place is None else self._broker.membership.partition(_partition(place)).leader
             if leader is not None:
                 by_leader.setdefault(leader, []).append(at)
 
@@ -195,13 +195,13 @@ class ClusterTopicNames(InventoryTopicNames):
         requests = {leader: FindLags([asked(at) for at in some], most) for leader, some in by_leader.items()}
         self._broker.caller.gather(FIND_LAGS, requests, gathered)
 
-    def _place(self, stored: str) -> _Place | None:
+    def place_of(self, stored: str) -> LightPlace | None:
+        """As of `LightTopicNames`; of a topic of the inventory, once its name is known."""
         if not stored.startswith(LASTING):
-            topic = self._topics.find(stored)
-            return None if topic is None else _Place(topic.name, *topic.place)
+            return super().place_of(stored)
         name, id_ = next(iter(self.names_of(stored)), None), LastingId.of_stored(stored)
         space = None if id_ is None else self._broker.streams.find(queue_space_of(id_))
-        return None if name is None or space is None else _Place(name, space, stored.removeprefix(LASTING).encode())
+        return None if name is None or space is None else LightPlace(name, space, stored.removeprefix(LASTING).encode())
 
     def _count(self, request: FindLags, done: Done[LagsFound]) -> None:
         """Count for another node what is led here, some at a time."""
@@ -229,3 +229,7 @@ class ClusterTopicNames(InventoryTopicNames):
             return lag(rows, hash_of(space.id)(wanted.queue), wanted.offset, most, self._broker.now_ms())
         except DuramenError:
             return None
+
+
+def _partition(place: LightPlace) -> PartitionId:
+    return PartitionId(place.space.id, partition_of(place.queue, place.space.shards))

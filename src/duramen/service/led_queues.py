@@ -6,6 +6,7 @@ from itertools import islice
 from typing import cast
 
 from duramen.base.errors import DuramenError
+from duramen.broker.list_offsets import PartitionBounds
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
@@ -14,9 +15,10 @@ from duramen.queues.leases import LeasedEntry
 from duramen.queues.machine import Ack, Nack, split_leased
 from duramen.queues.reading import Counted, Names
 from duramen.queues.requests import RequestId
+from duramen.queues.topics import TopicBounds
 from duramen.service.broker import Broker
 from duramen.service.queues import Shards, queue_of
-from duramen.service.shard_queries import CountQuery, ExtendQuery, NamesQuery, Refused
+from duramen.service.shard_queries import BoundsQuery, CountQuery, ExtendQuery, NamesQuery, Refused
 
 __all__ = ["LedQueues", "Refused"]
 
@@ -163,3 +165,26 @@ class LedQueues:
             self._shards.ask(space, shard, CountQuery(queue, counted.next), answered)
 
         ask()
+
+    def find_bounds(
+        self, space: Stream, queue: bytes, since_ms: int, last: int,
+        done: Callable[[PartitionBounds | DuramenError], None],
+    ) -> None:  # fmt: skip
+        """The bounds of a queue's topic, and the first offset since a time or of the last records.
+
+        -1: not requested.
+        """
+        shard = partition_of(queue, space.shards)
+
+        def answered(answer: TopicBounds | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
+            elif answer.next < 0:
+                done(PartitionBounds(answer.start, answer.end, answer.found))
+            else:
+                self._broker.store.soon(partial(ask, answer.next))
+
+        def ask(start: int) -> None:
+            self._shards.ask(space, shard, BoundsQuery(queue, since_ms, last, start), answered)
+
+        ask(0)

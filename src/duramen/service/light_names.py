@@ -1,24 +1,22 @@
 """Light topics as groups see them: by name, by pattern, and by the name under which offsets are stored. Pure."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, NameInvalid, RequestInvalid, StreamNotFound, TopicNotFound
+from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
 from duramen.base.patterns import literal_prefix
-from duramen.broker.list_offsets import PartitionBounds
-from duramen.broker.partition import EARLIEST
 from duramen.broker.streams import Stream
-from duramen.coordinators.group.topics import LASTING, BoundsDone, LightFound, LightLag
+from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightPlace
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.decisions import check_name
 from duramen.service.broker import Broker
-from duramen.service.light_topics import LastingId, OffsetDone
+from duramen.service.light_topics import LastingId
 
 __all__ = [
     "KNOWN_NAMES", "MOST_LISTED", "FoundLightTopic", "InventoryTopicNames", "LightTopicFinder",
@@ -29,7 +27,6 @@ MOST_LISTED: Final = 10_000
 """Names of a namespace that are listed for a pattern or for Metadata."""
 KNOWN_NAMES: Final = 100_000
 _PAGE: Final = 1000
-_MOST_LAST: Final = 10_000  # records that are counted, some times over
 
 
 class FoundLightTopic(Protocol):
@@ -48,8 +45,6 @@ class FoundLightTopic(Protocol):
     def stored_as(self) -> str: ...
 
     def behind(self, offset: int, most: int) -> tuple[int, int, int, int]: ...
-
-    def find_offset(self, timestamp: int, done: OffsetDone) -> None: ...
 
 
 class LightTopicFinder(Protocol):
@@ -80,10 +75,19 @@ class InventoryTopicNames:
         topic = self._topics.find(key)
         return None if topic is None else GroupTopic(topic.name, topic.id, 1)
 
-    def stored_as(self, name: str) -> str | None:
+    def find_stored(self, names: Sequence[str], done: Callable[[Mapping[str, str] | DuramenError], None]) -> None:
+        """As of `LightTopicNames`: at once."""
+        found = ((name, self._topics.find(name)) for name in names)
+        done({name: topic.stored_as for name, topic in found if topic is not None})
+
+    def place_of(self, stored: str) -> LightPlace | None:
         """As of `LightTopicNames`."""
-        topic = self._topics.find(name)
-        return None if topic is None else topic.stored_as
+        topic = self._of_stored(stored)
+        return None if topic is None else LightPlace(topic.name, *topic.place)
+
+    def _of_stored(self, stored: str) -> FoundLightTopic | None:
+        name = next(iter(self.names_of(stored)), "") if stored.startswith(LASTING) else stored
+        return self._topics.find(name) if name else None
 
     # -- names of topics of the inventory -----------------------------------------------------------
 
@@ -137,10 +141,7 @@ class InventoryTopicNames:
 
     def behind(self, stored: str, offset: int, most: int) -> LightLag | None:
         """As of `LightTopicNames`."""
-        name = stored
-        if stored.startswith(LASTING):
-            name = next(iter(self.names_of(stored)), "")
-        topic = self._topics.find(name) if name else None
+        topic = self._of_stored(stored)
         if topic is None:
             return None
         try:
@@ -154,30 +155,6 @@ class InventoryTopicNames:
         """As of `LightTopicNames`: there is no other node."""
         del most
         done([None] * len(wanted))
-
-    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """As of `LightTopicNames`."""
-        topic = self._topics.find(name)
-        if topic is None:
-            done(StreamNotFound(f"there is no topic {name}"))
-            return
-        if last > _MOST_LAST:
-            done(RequestInvalid(f"the last {last} records of {name} are more than {_MOST_LAST:,}: give a time"))
-            return
-
-        def found(offset: int, timestamp: int, error: DuramenError | OSError | None) -> None:
-            del timestamp
-            try:
-                if isinstance(error, DuramenError):
-                    raise error
-                start, end, _, _ = topic.behind(0, 1)
-                since = _last_from(topic, start, end, last) if last >= 0 else offset
-            except DuramenError as refused:
-                done(refused)
-            else:
-                done(PartitionBounds(start, end, since))
-
-        topic.find_offset(since_ms if since_ms >= 0 else EARLIEST, found)
 
     # -- names of many ------------------------------------------------------------------------------
 
@@ -235,14 +212,3 @@ def namespace_of(pattern: str) -> tuple[str, str] | None:
     """The tenant and the namespace that every name begins with which a pattern matches."""
     path = kafka_path(literal_prefix(pattern))
     return None if path is None else (path.tenant, path.namespace)
-
-
-def _last_from(topic: FoundLightTopic, start: int, end: int, last: int) -> int:
-    """From which offset on a topic has so many records at most: its offsets have gaps."""
-    while start < end:
-        middle = (start + end) // 2
-        if topic.behind(middle, last + 1)[2] <= last:
-            end = middle
-        else:
-            start = middle + 1
-    return start

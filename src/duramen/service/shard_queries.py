@@ -11,10 +11,12 @@ from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.queues.leases import Leased, LeasedEntry, LeaseWish, answered_size
 from duramen.queues.names import Queue
 from duramen.queues.reading import Counted, Names, count_entries, names
+from duramen.queues.topics import TopicBounds, bounds
 from duramen.queues.usage import UsagePage
 from duramen.service.broker import Broker
 
 __all__ = [
+    "BoundsQuery",
     "CountQuery",
     "ExtendQuery",
     "LeaseQuery",
@@ -86,6 +88,16 @@ class CountQuery(NamedTuple):
     start: int
 
 
+class BoundsQuery(NamedTuple):
+    """The bounds of a queue, and its first entry since a time or of the last ones; -1: not requested."""
+
+    queue: bytes
+    since_ms: int
+    last: int
+    start: int = 0
+    """The offset at which the search for the time continues."""
+
+
 class UsageQuery(NamedTuple):
     """What the queues of owners take that have changed behind a version of a life."""
 
@@ -93,7 +105,7 @@ class UsageQuery(NamedTuple):
     version: int
 
 
-ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | UsageQuery
+ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | BoundsQuery | UsageQuery
 
 
 class Waiter(Protocol):
@@ -121,7 +133,7 @@ def queues_in(query: ShardQuery) -> list[bytes]:
     match query:
         case LeaseQuery():
             return query.queues
-        case CountQuery(queue, 0):
+        case CountQuery(queue, 0) | BoundsQuery(queue, start=0):
             return [queue]
         case _:
             return []
@@ -140,7 +152,7 @@ def run_query(
 
     Of a LeaseQuery it is a list of Leased; where nothing is there, `waiter` watches from the same turn on. Of an
     ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries, of
-    a UsageQuery a `UsagePage`.
+    a BoundsQuery `TopicBounds`, of a UsageQuery a `UsagePage`.
     """
     now_ms = broker.now_ms()
     match query:
@@ -155,6 +167,10 @@ def run_query(
             hashed = hash_of(space.id)(queue)
             counted: Counted = count_entries(rows, hashed, start, _LOOKED_AT, now_ms)
             return counted, shard.leases.count(hashed)
+        case BoundsQuery(queue, since_ms, last, start):
+            hashed = hash_of(space.id)(queue)
+            found_bounds: TopicBounds = bounds(rows, hashed, since_ms, last, start, _LOOKED_AT, now_ms)
+            return found_bounds
         case UsageQuery(life, version):
             usage: UsagePage = shard.usage.since(rows, space.partition(index).leader_epoch, life, version)
             return usage

@@ -1,6 +1,6 @@
 """Resets the offsets of a group without members. They are stored like a commit of a client without a group member."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -74,26 +74,34 @@ class Resets:
         ListOffsets. On an error (GroupNotFound unless streams are named, which creates the group; GroupNotEmpty;
         StreamNotFound; or another) nothing changes.
         """
-        topics = self._groups.topics
+        topics, stored = self._groups.topics, self._stored(wish.group_id)
 
         def known(error: DuramenError | None) -> None:
             if error is None:
-                topics.when_named(wish.streams or (), (), named)
+                self._reset(wish, {name: one for one in stored if (name := topics.shown(one)) is not None}, done)
             else:
                 done(error)
 
-        def named(error: DuramenError | None) -> None:
-            if error is None:
-                self._reset(wish, done)
+        def found(answer: Mapping[str, str] | DuramenError) -> None:
+            if isinstance(answer, DuramenError):
+                done(answer)
             else:
-                done(error)
+                self._reset(wish, {name: answer.get(name, name) for name in wish.streams or ()}, done)
 
-        topics.when_known((key.topic for key, _ in self._groups.all_committed(wish.group_id)), known)
+        if wish.streams is None:
+            topics.when_known(stored, known)
+        else:
+            topics.find_stored([*dict.fromkeys(wish.streams)], found)
 
-    def _reset(self, wish: OffsetReset, done: Done) -> None:
+    def _stored(self, group_id: str) -> list[str]:
+        """The key names of a group's offsets."""
+        return [*dict.fromkeys(key.topic for key, _ in self._groups.all_committed(group_id))]
+
+    def _reset(self, wish: OffsetReset, named: Mapping[str, str], done: Done) -> None:
+        """Reset the offsets of topics, which are stored under these key names."""
         try:
             self._check_empty(wish)
-            targets = self._targets(wish)
+            targets = self._targets(wish, named)
         except DuramenError as error:
             done(error)
             return
@@ -121,7 +129,7 @@ class Resets:
         for at, one in enumerate(targets):
             if one.partition is None:
                 left += 1
-                self._groups.topics.bounds(one.name, since_ms, last, partial(got_light, at))
+                self._groups.topics.bounds(one.stored, since_ms, last, partial(got_light, at))
         self._bounds.find(wanted, partial(got, [*logs]))
 
     def _check_empty(self, wish: OffsetReset) -> None:
@@ -135,18 +143,12 @@ class Resets:
         if members or described.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
 
-    def _targets(self, wish: OffsetReset) -> list[_Target]:
+    def _targets(self, wish: OffsetReset, named: Mapping[str, str]) -> list[_Target]:
         """The partitions of the topics, including live and light ones. Raises StreamNotFound."""
         topics, found = self._groups.topics, list[_Target]()
-        if wish.streams is not None:
-            names = [*dict.fromkeys(wish.streams)]
-        else:
-            stored = dict.fromkeys(key.topic for key, _ in self._groups.all_committed(wish.group_id))
-            names = [name for name in map(topics.shown, stored) if name is not None]
-        for name in names:
-            stored_as = topics.light_stored_as(name)
-            if stored_as is not None:
-                found.append(_Target(name, stored_as, 0, None))
+        for name, stored in named.items():
+            if topics.is_light(stored):
+                found.append(_Target(name, stored, 0, None))
             elif wish.streams is not None or self._streams.readable(name) is not None:
                 stream = self._readable(name)
                 found += [_Target(stream.name, stream.name, one.index, one) for one in stream.partitions]

@@ -4,23 +4,24 @@ Offsets of a topic of the inventory are stored under `~` and its lasting id in h
 they stay with the topic after a rename. Offsets of every other topic are stored under its name.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, StreamNotFound
+from duramen.base.errors import DuramenError, NotLeader, RequestInvalid, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.broker.list_offsets import PartitionBounds
-from duramen.broker.streams import BrokerStreams
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.groups.topics import GroupTopic
 
 __all__ = [
     "LASTING",
     "MOST_COUNTED",
-    "BoundsDone",
+    "FindBounds",
     "GroupTopics",
     "LightFound",
     "LightLag",
+    "LightPlace",
     "LightTopicNames",
 ]
 
@@ -51,7 +52,22 @@ class LightFound(NamedTuple):
     lag: LightLag | None
 
 
+class LightPlace(NamedTuple):
+    """The present name of a light topic, and the queue with its records."""
+
+    name: str
+    space: Stream
+    queue: bytes
+
+
 BoundsDone = Callable[[PartitionBounds | DuramenError], None]
+FindBounds = Callable[[Stream, bytes, int, int, BoundsDone], None]
+"""Asks the leader of a queue's shard for its bounds, and the first offset since a time, or of the last records.
+
+-1: not requested.
+"""
+
+_MOST_LAST: Final = 10_000  # records that are counted, some times over
 
 
 class LightTopicNames(Protocol):
@@ -103,11 +119,14 @@ class LightTopicNames(Protocol):
         `done` gets None for key names without a topic.
         """
 
-    def stored_as(self, name: str) -> str | None:
-        """The key of the offsets of the topic with this name; None if there is no such topic."""
+    def find_stored(self, names: Sequence[str], done: Callable[[Mapping[str, str] | DuramenError], None]) -> None:
+        """Ask now for the key names of the offsets of those topics that exist, by these names.
 
-    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """The bounds of a topic, and the first offset since a time or of the last records; -1: not requested."""
+        After `done`, this node knows the present names of these topics.
+        """
+
+    def place_of(self, stored: str) -> LightPlace | None:
+        """The place of a topic by the key name of its offsets; None if this node knows of no such topic."""
 
 
 class GroupTopics:
@@ -116,6 +135,7 @@ class GroupTopics:
     def __init__(self, streams: BrokerStreams) -> None:
         self._streams = streams
         self.light: LightTopicNames | None = None
+        self._find_bounds: FindBounds | None = None
 
     def find(self, name: str) -> GroupTopic | None:
         """The topic with that name."""
@@ -195,18 +215,43 @@ class GroupTopics:
         else:
             self.light.find_behind(wanted, MOST_COUNTED, done)
 
-    def light_stored_as(self, name: str) -> str | None:
-        """The key of the offsets of the light topic with this name; None if no light topic has it."""
-        if self.light is None or self._streams.readable(name) is not None:
-            return None
-        return self.light.stored_as(name)
-
-    def bounds(self, name: str, since_ms: int, last: int, done: BoundsDone) -> None:
-        """The bounds of a light topic, as in `LightTopicNames.bounds`."""
+    def find_stored(self, names: Sequence[str], done: Callable[[Mapping[str, str] | DuramenError], None]) -> None:
+        """Ask for the key names of the offsets of light topics, as in `LightTopicNames.find_stored`."""
         if self.light is None:
-            done(StreamNotFound(f"there is no topic {name}"))
+            done({})
         else:
-            self.light.bounds(name, since_ms, last, done)
+            self.light.find_stored([name for name in names if self._streams.readable(name) is None], done)
+
+    def is_light(self, stored: str) -> bool:
+        """Whether a light topic that this node knows stores its offsets under this key name."""
+        light = self.light is not None and self._streams.readable(stored) is None
+        return light and self._place(stored) is not None
+
+    def _place(self, stored: str) -> LightPlace | None:
+        return None if self.light is None else self.light.place_of(stored)
+
+    def find_bounds_by(self, find: FindBounds) -> None:
+        """Bounds of light topics are found so."""
+        self._find_bounds = find
+
+    def bounds(self, stored: str, since_ms: int, last: int, done: BoundsDone) -> None:
+        """The bounds of a light topic, and the first offset since a time or of the last records; -1: not requested."""
+        place = self._place(stored)
+        if place is None or self._find_bounds is None:
+            done(StreamNotFound(f"there is no topic with offsets under {stored}"))
+            return
+
+        name, space, queue = place
+
+        def found(answer: PartitionBounds | DuramenError) -> None:
+            if isinstance(answer, NotLeader):
+                answer = NotLeader(f"the bounds of topic {name} are unknown: {answer}")
+            done(answer)
+
+        if last > _MOST_LAST:
+            done(RequestInvalid(f"the last {last} records of {name} are more than {_MOST_LAST:,}: give a time"))
+        else:
+            self._find_bounds(space, queue, since_ms, last, found)
 
     def is_gone(self, stored: str) -> bool:
         """Whether the topic no longer exists."""

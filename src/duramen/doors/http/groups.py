@@ -155,6 +155,7 @@ def _moved(call: Call) -> Sequence[str]:
 
 
 async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
+    await completion(call.broker.internal_streams.ensure_offsets)  # it may be the first group
     answer = await coordinated(call, _reset, Manage("move", call.path["id"], msgspec.json.encode(body)))
     return msgspec.json.decode(answer, type=OffsetMoves)
 

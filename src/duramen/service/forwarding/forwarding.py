@@ -33,6 +33,7 @@ from duramen.service.forwarding.partition_requests import Deleting, Managing, Re
 from duramen.service.forwarding.queues import RoutedShards
 from duramen.service.forwarding.router import Router
 from duramen.service.inventory_names import drop_records, own_records
+from duramen.service.led_queues import LedQueues
 from duramen.service.queues import LocalShards, QueueRequests
 from duramen.service.shard_queries import UsageQuery
 
@@ -72,6 +73,7 @@ class Forwarding:
         routed = RoutedShards(local, self._ask)
         self.queues = QueueRequests(local if broker.alone else routed)
         """The queues of spaces."""
+        broker.groups.topics.find_bounds_by(LedQueues(broker, self.queues.shards).find_bounds)
         self.exports = RoutedExports(self._ways, self._ask)
         """All queues of a space as they were at one moment."""
         if isinstance(broker.inventory, ClusterInventory):

@@ -9,11 +9,13 @@ from duramen.base.errors import DuramenError, OutcomeUnknown, QueueHistoryRewrit
 from duramen.queues.leases import Leased
 from duramen.queues.machine import Ack, Nack
 from duramen.queues.reading import Counted, Names
+from duramen.queues.topics import TopicBounds
 from duramen.queues.usage import UsagePage
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE
 from duramen.service import shard_queries
 from duramen.service.shard_queries import (
+    BoundsQuery,
     CountQuery,
     ExtendQuery,
     LeaseQuery,
@@ -43,11 +45,12 @@ Rewritten = tuple[str, str, str, str]
 _RefusedEntry = tuple[int, Refused, Rewritten | None]
 
 _QUERIES: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery, UsageQuery)
+    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery, BoundsQuery, UsageQuery)
 }
 _SETTLING: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in (Ack, Nack)}
 _ANSWERS: Final[Mapping[type[Any], Any]] = {
-    LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int], UsageQuery: UsagePage,
+    LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int], BoundsQuery: TopicBounds,
+    UsageQuery: UsagePage,
 }  # fmt: skip
 
 
