@@ -9,6 +9,8 @@ import duramen
 from duramen.base.errors import DuramenError
 from duramen.client.api.client import Client, connect
 from duramen.node.processes import NodeProcesses
+from duramen.spark.options import Options
+from duramen.spark.read.exports import InventoryReader
 
 WAIT_S = 60.0
 SETTINGS = {"inventory.shards": 3, "inventory.queue.shards": 3}
@@ -97,3 +99,50 @@ def moved(client: Client, path: str, to: str) -> bool:
     except DuramenError:
         return found(client, to) != ""
     return True
+
+
+@pytest.mark.long
+def test_exports_and_searches_have_every_topic_once_through_any_node(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        clients = {number: connect(node.http) for number, node in nodes.nodes.items()}
+        assert exported(nodes.nodes[2].http) == []
+        clients[1].inventory.create_tenants(["shop"])
+        until(lambda: clients[2].inventory.create_namespaces("shop", ["prod", "dev"]).created == 2, WAIT_S)
+        names = [f"orders-{number:04}" for number in range(3000)]
+        clients[3].inventory.create_topics("shop/prod", names)
+        for number, name in enumerate(names[:30]):
+            clients[1 + number % 3].inventory.move_topic(f"shop/prod/{name}", f"shop/dev/{name}")
+        clients[2].inventory.delete_topic(f"shop/prod/{names[30]}")
+        expected = [f"shop/dev/{name}" for name in names[:30]] + [f"shop/prod/{name}" for name in names[31:]]
+        for number, node in nodes.nodes.items():
+            assert exported(node.http) == expected
+            assert clients[number].inventory.namespace("shop/prod").topics == len(names) - 31
+        seen = list[str]()
+        for topic in clients[1].inventory.search("shop"):
+            seen.append(f"shop/{topic.namespace}/{topic.name}")
+            if len(seen) == 500:
+                nodes.nodes[3].kill()
+        assert seen == expected
+        until(lambda: read_patiently(nodes.nodes[2].http) == expected, WAIT_S)
+        nodes.nodes[2].kill()
+        with pytest.raises(duramen.errors.NotLeader, match="of __inventory cannot be exported"):
+            exported(nodes.nodes[1].http)
+        for client in clients.values():
+            client.close()
+
+
+def exported(server: str) -> list[str]:
+    """The paths of all topics, as Spark reads them through a node."""
+    reader = InventoryReader(Options({"server": server, "inventory": "topics", "minPartitions": "5"}, "batch"))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return sorted(f"{row['tenant']}/{row['namespace']}/{row['name']}" for row in rows)
+
+
+def read_patiently(server: str) -> list[str] | None:
+    """As `exported`; None while a shard has no leader."""
+    try:
+        return exported(server)
+    except DuramenError:
+        return None

@@ -141,6 +141,6 @@ def test_older_nodes_are_asked_in_the_old_encoding_what_they_know() -> None:
     newer |= {"read-inventory", "change-inventory", "change-topics", "find-topic-names", "follow-inventory"}
     newer |= {"find-lags", "read-changes", "watch-changes"}
     newer |= {"snapshot", "snapshot-lease", "find-held-snapshots", "hold-snapshot", "find-unkeyed"}
-    newer |= {"open-export", "read-export"}
+    newer |= {"open-export", "read-export", "read-inventory-export"}
     newer |= {"find-commits", "hold-commits", "release-commits"}
     assert {method.name for method in METHODS if wires.of_method(method) is WIRE} == newer

@@ -27,6 +27,7 @@ __all__ = [
     "OPEN_EXPORT",
     "READ",
     "READ_EXPORT",
+    "READ_INVENTORY_EXPORT",
     "READ_QUEUES",
     "SHOW_GROUP",
     "SNAPSHOT",
@@ -50,6 +51,7 @@ __all__ = [
     "QueueOffset",
     "Read",
     "ReadExport",
+    "ReadInventoryExport",
     "Request",
     "TopicKnown",
     "TopicNamesFound",
@@ -169,8 +171,25 @@ class ReadExport(msgspec.Struct, frozen=True, array_like=True):
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PAGE_BYTES)]
 
 
+class ReadInventoryExport(msgspec.Struct, frozen=True, array_like=True):
+    """The node that has an export of the inventory is to read from a shard.
+
+    Topics by ranges of their sequences, the sequence after the last one, or all tenants and namespaces.
+    """
+
+    stream_id: _Id
+    partition: _Index
+    export: str
+    what: Literal["topics", "sequences", "directory"]
+    first: Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+    end: Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=_LARGEST_PAGE_BYTES)]
+    names: bool
+    policies: bool
+
+
 class ExportPage(msgspec.Struct, frozen=True, array_like=True):
-    """A page of runs."""
+    """A page of runs or of topics, or another answer in MessagePack."""
 
     content: bytes
 
@@ -274,6 +293,9 @@ SNAPSHOT: Final = Method("snapshot", AskSnapshot, Managed, idempotent=True, dead
 
 OPEN_EXPORT: Final = Method("open-export", OpenExport, ExportOpened, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
 READ_EXPORT: Final = Method("read-export", ReadExport, ExportPage, idempotent=True, deadline_ms=_LONGEST_WAIT_MS)
+READ_INVENTORY_EXPORT: Final = Method(
+    "read-inventory-export", ReadInventoryExport, ExportPage, idempotent=True, deadline_ms=_LONGEST_WAIT_MS
+)
 
 FIND_TOPIC_NAMES: Final = Method("find-topic-names", FindTopicNames, TopicNamesFound, idempotent=True)
 FIND_LAGS: Final = Method("find-lags", FindLags, LagsFound, idempotent=True)

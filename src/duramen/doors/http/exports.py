@@ -1,16 +1,16 @@
 """Exports: queue spaces and the inventory as of one moment, read in parallel, for example by Spark."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from duramen.base import errors
 from duramen.base.errors import RequestInvalid
-from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
-from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC, encode_topics_page
+from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.runtime.exports import EXPORT_MS
 from duramen.doors.http.completions import call_back
@@ -25,33 +25,27 @@ from duramen.doors.http.types.exports import (
     RunsQuery,
     TopicsExportQuery,
 )
-from duramen.inventory.exporting import directory_export, next_sequences, topics_page
+from duramen.inventory.exporting import DirectoryExport
 from duramen.inventory.ids import TopicKey, topic_id
 from duramen.queues.positions import position_text
 from duramen.service.authorize import Operation
-from duramen.service.exports import inventory_stream, open_export, read_export
-from duramen.service.forwarding.exports import ExportedShard, RunsRange
+from duramen.service.exports import inventory_stream
+from duramen.service.forwarding.exports import ExportedShard, InventoryRange, RunsRange
 
 __all__ = ["ROUTES"]
-
-T = TypeVar("T")
 
 _PAGE: Final = "application/vnd.msgpack"
 _ID_DIGITS: Final = 26  # of an id as text: all but its sequence
 
 
-async def _opened(call: Call, stream: Stream) -> str:
-    export: str = await call_back(lambda done: open_export(call.broker, stream, done))
+async def _opened(call: Call, stream: Stream, *, last: Collection[int] = ()) -> Sequence[ExportedShard]:
+    found: Sequence[ExportedShard] = await call_back(lambda done: call.forwarding.exports.open(stream, done, last))
     call.status = 201
-    return export
+    return found
 
 
 def _info(call: Call, export: str, shards: list[ExportShard]) -> ExportInfo:
     return ExportInfo(export, call.broker.clock.wall_ms(), EXPORT_MS, shards)
-
-
-def _position(call: Call, export: str, stream: Stream, shard: int) -> str:
-    return position_text(call.broker.exports.position(export, stream.partition(shard).log))
 
 
 def _check_shard(stream: Stream, shard: int) -> None:
@@ -59,9 +53,10 @@ def _check_shard(stream: Stream, shard: int) -> None:
         raise RequestInvalid(f"there is no shard {shard}: there are {len(stream.partitions)}")
 
 
-async def _read(call: Call, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T]) -> T:
+async def _read(call: Call, stream: Stream, shard: int, export: str, wanted: RunsRange | InventoryRange) -> bytes:
     _check_shard(stream, shard)
-    return await call_back(lambda done: read_export(call.broker, stream, shard, export, job, done))
+    found: bytes = await call_back(partial(call.forwarding.exports.read, stream, shard, export, wanted))
+    return found
 
 
 def _hash(text: str) -> bytes:
@@ -75,9 +70,7 @@ def _hash(text: str) -> bytes:
 
 
 async def _open_space(call: Call) -> ExportInfo:
-    stream = space(call)
-    found: Sequence[ExportedShard] = await call_back(lambda done: call.forwarding.exports.open(stream, done))
-    call.status = 201
+    found = await _opened(call, space(call))
     shards = [
         ExportShard(shard, position_text(one.position), export=one.export) for shard, one in enumerate(found)
     ]  # fmt: skip
@@ -85,28 +78,28 @@ async def _open_space(call: Call) -> ExportInfo:
 
 
 async def _runs(call: Call, query: RunsQuery) -> Response:
-    stream = space(call)
-    _check_shard(stream, query.shard)
     wanted = RunsRange(_hash(query.first), _hash(query.end), _hash(query.after), query.max_bytes)
-    read = partial(call.forwarding.exports.read, stream, query.shard, call.path["export"], wanted)
-    return Response(await call_back(read), 200, media_type=_PAGE)
+    page = await _read(call, space(call), query.shard, call.path["export"], wanted)
+    return Response(page, 200, media_type=_PAGE)
 
 
 # -- the inventory ----------------------------------------------------------------------------------
 
 
 async def _open_inventory(call: Call) -> ExportInfo:
+    """The directory is exported last: so it has the namespaces of all exported topics that are not deleted."""
     stream, shards = inventory_stream(call.broker), list[ExportShard]()
     if stream is None:
         call.status = 201
         return _info(call, "", shards)
-    export = await _opened(call, stream)
-    for shard in range(len(stream.partitions)):
-        ends = await _read(call, stream, shard, export, next_sequences)
+    found = await _opened(call, stream, last=[DIRECTORY_SHARD])
+    for shard, one in enumerate(found):
+        content = await _read(call, stream, shard, one.export, InventoryRange("sequences"))
+        ends = msgspec.msgpack.decode(content, type=dict[str, int])
         ids = str(topic_id(stream.id, TopicKey(shard, 0)))[:_ID_DIGITS]
-        others = (FIRST_SEQUENCES[OS], ends[OS])
-        shards.append(ExportShard(shard, _position(call, export, stream, shard), ends[SYNC], ids, os_sequences=others))
-    return _info(call, export, shards)
+        others, position = (FIRST_SEQUENCES[OS], ends[OS]), position_text(one.position)
+        shards.append(ExportShard(shard, position, ends[SYNC], ids, one.export, os_sequences=others))
+    return _info(call, found[DIRECTORY_SHARD].export, shards)
 
 
 def _made(call: Call) -> Stream:
@@ -117,7 +110,8 @@ def _made(call: Call) -> Stream:
 
 
 async def _directory(call: Call) -> DirectoryInfo:
-    found = await _read(call, _made(call), DIRECTORY_SHARD, call.path["export"], directory_export)
+    content = await _read(call, _made(call), DIRECTORY_SHARD, call.path["export"], InventoryRange("directory"))
+    found = msgspec.msgpack.decode(content, type=DirectoryExport)
     return DirectoryInfo(
         [
             ExportedTenant(one.id, one.name, one.account, one.created_ms, one.labels, policies)
@@ -131,16 +125,14 @@ async def _directory(call: Call) -> DirectoryInfo:
 
 
 async def _topics(call: Call, query: TopicsExportQuery) -> Response:
-    def read(rows: StateRows) -> bytes:
-        page = topics_page(
-            rows, query.first, query.end, query.max_bytes, names=query.names, policies=query.policies
-        )  # fmt: skip
-        return encode_topics_page(page)
-
-    return Response(await _read(call, _made(call), query.shard, call.path["export"], read), 200, media_type=_PAGE)
+    wanted = InventoryRange("topics", query.first, query.end, query.max_bytes, query.names, query.policies)
+    page = await _read(call, _made(call), query.shard, call.path["export"], wanted)
+    return Response(page, 200, media_type=_PAGE)
 
 
-_ASKING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.NodeStopping, errors.StorageFailed)
+_ASKING: Final = (
+    errors.CoordinatorLoading, errors.NotCoordinator, errors.NotLeader, errors.NodeStopping, errors.StorageFailed,
+)  # fmt: skip
 _READING: Final = (errors.ExportExpired, errors.StorageFailed)
 _SHOWN: Final = on_cluster(Operation.DESCRIBE)
 
@@ -160,10 +152,10 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/inventory/exports/{export}/directory", _directory, _SHOWN,
-        "All tenants and namespaces of an export", _READING,
+        "All tenants and namespaces of an export", (errors.NotCoordinator, *_READING),
     ),
     HttpRoute(
         "GET", "/v1/inventory/exports/{export}/topics", _topics, _SHOWN,
-        "One page of the topics of a shard", _READING,
+        "One page of the topics of a shard", (errors.NotCoordinator, *_READING),
     ),
 )  # fmt: skip

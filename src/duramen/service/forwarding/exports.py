@@ -1,16 +1,20 @@
-"""Exports of queue spaces on a cluster: one at each node that leads shards, read through any node."""
+"""Exports of queue spaces and the inventory: one at each node that leads shards, read through any node."""
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 from uuid import UUID
+
+import msgspec
 
 from duramen.base.errors import DuramenError, ExportExpired, NotCoordinator, NotLeader, OutcomeUnknown, StorageFailed
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.codec.exports import encode_runs_page
+from duramen.codec.exports import encode_runs_page, encode_topics_page
+from duramen.inventory.exporting import directory_export, next_sequences, topics_page
 from duramen.queues.exporting import runs_page
 from duramen.rpc.methods import Method
 from duramen.rpc.retry import UNASKED
@@ -20,18 +24,21 @@ from duramen.service.exports import open_export, read_export
 from duramen.service.forwarded_requests import (
     OPEN_EXPORT,
     READ_EXPORT,
+    READ_INVENTORY_EXPORT,
     ExportOpened,
     ExportPage,
     OpenExport,
     ReadExport,
+    ReadInventoryExport,
 )
 from duramen.service.forwarding.client import Errand
 from duramen.service.forwarding.router import Router
 
-__all__ = ["ExportedShard", "RoutedExports", "RunsRange"]
+__all__ = ["ExportedShard", "InventoryRange", "RoutedExports", "RunsRange"]
 
 _WITHIN_MS: Final = 10_000
 _LONGEST_ID: Final = 9
+_MOST_EXPORTS: Final = 64  # more than a node keeps
 
 _Outcome = ExportOpened | DuramenError | OSError
 
@@ -58,6 +65,17 @@ class RunsRange(NamedTuple):
     end: bytes
     after: bytes
     max_bytes: int
+
+
+class InventoryRange(NamedTuple):
+    """What is read of a shard of the inventory: topics, as `topics_page` has it, or all of something."""
+
+    what: Literal["topics", "sequences", "directory"]
+    first: int = 0
+    end: int = 0
+    max_bytes: int = 1
+    names: bool = True
+    policies: bool = False
 
 
 class _Errand(NamedTuple):
@@ -92,23 +110,36 @@ class RoutedExports:
     def __init__(self, ways: Router, ask: Ask) -> None:
         self._ways = ways
         self._ask = ask
+        self._shards: OrderedDict[str, set[tuple[UUID, int]]] = OrderedDict()  # of the exports of this node
         ways.caller.server.handle(OPEN_EXPORT, self._open)
         ways.caller.server.handle(READ_EXPORT, self._read)
+        ways.caller.server.handle(READ_INVENTORY_EXPORT, self._read_inventory)
 
-    def open(self, space: Stream, done: Callable[[Sequence[ExportedShard] | DuramenError], None]) -> None:
-        """`done` gets an export for each shard, with all that was acknowledged before: one leader after the other."""
+    def open(
+        self, space: Stream, done: Callable[[Sequence[ExportedShard] | DuramenError], None], last: Collection[int] = ()
+    ) -> None:
+        """`done` gets an export for each shard, with all that was acknowledged before: one leader after the other.
+
+        The exports of the shards `last` are opened after the others.
+        """
         found: dict[int, ExportedShard] = {}
+        asked = list[int]()
 
         def ask() -> None:
-            missing = [shard for shard in range(space.shards) if shard not in found]
+            nonlocal asked
+            shards = range(len(space.partitions))
+            missing = [shard for shard in shards if shard not in found]
             if missing:
-                self._ask(_Errand(space, missing, self._open_led), _WITHIN_MS, told)
+                asked = [shard for shard in missing if shard not in last] or missing
+                self._ask(_Errand(space, asked, self._open_led), _WITHIN_MS, told)
             else:
-                done([found[shard] for shard in range(space.shards)])
+                done([found[shard] for shard in shards])
 
         def told(outcome: _Outcome) -> None:
             if isinstance(outcome, OSError):
                 done(StorageFailed(f"an export cannot be made: {outcome}"))
+            elif isinstance(outcome, NotLeader):
+                done(NotLeader(f"shard {asked[0]} of {space.name} cannot be exported: {outcome}"))
             elif isinstance(outcome, DuramenError):
                 done(outcome)
             else:
@@ -118,8 +149,9 @@ class RoutedExports:
         ask()
 
     def read(
-        self, space: Stream, shard: int, export: str, wanted: RunsRange, done: Callable[[bytes | DuramenError], None]
-    ) -> None:
+        self, space: Stream, shard: int, export: str, wanted: RunsRange | InventoryRange,
+        done: Callable[[bytes | DuramenError], None],
+    ) -> None:  # fmt: skip
         """`done` gets a page of a shard, whichever node has its export. Raises ExportExpired."""
         node, _, name = export.partition(".")
         if not (node.isascii() and node.isdecimal() and len(node) <= _LONGEST_ID):
@@ -131,19 +163,24 @@ class RoutedExports:
             else:
                 done(outcome if isinstance(outcome, DuramenError) else outcome.content)
 
-        request = ReadExport(space.id.bytes, shard, name, *wanted)
-        self._ways.caller.call(int(node), READ_EXPORT, request, told)
+        id_, call = space.id.bytes, self._ways.caller.call
+        if isinstance(wanted, RunsRange):
+            call(int(node), READ_EXPORT, ReadExport(id_, shard, name, *wanted), told)
+        else:
+            call(int(node), READ_INVENTORY_EXPORT, ReadInventoryExport(id_, shard, name, *wanted), told)
 
     # -- at the node that has an export ----------------------------------------------------------------
 
     def _open_led(self, space: Stream, shards: Sequence[int], done: Done[ExportOpened]) -> None:
         broker = self._ways.broker
-        led = [shard for shard in shards if shard < space.shards and space.partition(shard).leads]
+        count = len(space.partitions)
+        led = [shard for shard in shards if shard < count and space.partition(shard).leads]
 
         def opened(export: str | DuramenError) -> None:
             if isinstance(export, DuramenError):
                 done(export)
                 return
+            self._has(export, ((space.id, shard) for shard in led))
             positions = [(shard, broker.exports.position(export, space.partition(shard).log)) for shard in led]
             done(ExportOpened(f"{broker.node_id}.{export}", positions))
 
@@ -151,17 +188,36 @@ class RoutedExports:
 
     def _open(self, request: OpenExport, done: Done[ExportOpened]) -> None:
         space, first = self._space(request.stream_id), request.shards[0]
-        if first >= space.shards:
+        if first >= len(space.partitions):
             raise NotLeader(f"shard {first} of {space.name} is not known here, or not yet")
         space.partition(first).check_leads()
         self._open_led(space, request.shards, done)
 
+    def _has(self, export: str, shards: Iterable[tuple[UUID, int]]) -> None:
+        self._shards.setdefault(export, set()).update(shards)
+        self._shards.move_to_end(export)
+        if len(self._shards) > _MOST_EXPORTS:
+            self._shards.popitem(last=False)
+
     def _read(self, request: ReadExport, done: Done[ExportPage]) -> None:
-        space = self._space(request.stream_id)
         wanted = RunsRange(request.first, request.end, request.after, request.max_bytes)
-        if request.partition >= space.shards:
-            raise ExportExpired(f"there is no shard {request.partition} in {space.name}")
-        read_export(self._broker, space, request.partition, request.export, partial(_page, wanted=wanted), done)
+        self._read_shard(request, partial(_runs, wanted=wanted), done)
+
+    def _read_inventory(self, request: ReadInventoryExport, done: Done[ExportPage]) -> None:
+        self._read_shard(request, partial(_inventory, wanted=request), done)
+
+    def _read_shard(
+        self, request: ReadExport | ReadInventoryExport, job: Callable[[StateRows], bytes], done: Done[ExportPage]
+    ) -> None:
+        """Read a shard that this node led when it opened the export: other rows may be old. Raises ExportExpired."""
+        space, shard, export = self._space(request.stream_id), request.partition, request.export
+        if (space.id, shard) not in self._shards.get(export, ()):
+            raise ExportExpired(f"the export {export[:40]} does not have shard {shard} of {space.name}, or has expired")
+
+        def read(found: bytes | DuramenError) -> None:
+            done(found if isinstance(found, DuramenError) else ExportPage(found))
+
+        read_export(self._broker, space, shard, export, job, read)
 
     @property
     def _broker(self) -> Broker:
@@ -174,5 +230,17 @@ class RoutedExports:
         return found
 
 
-def _page(rows: StateRows, wanted: RunsRange) -> ExportPage:
-    return ExportPage(encode_runs_page(runs_page(rows, *wanted)))
+def _runs(rows: StateRows, wanted: RunsRange) -> bytes:
+    return encode_runs_page(runs_page(rows, *wanted))
+
+
+def _inventory(rows: StateRows, wanted: ReadInventoryExport) -> bytes:
+    match wanted.what:
+        case "topics":
+            names, policies = wanted.names, wanted.policies
+            page = topics_page(rows, wanted.first, wanted.end, wanted.max_bytes, names=names, policies=policies)
+            return encode_topics_page(page)
+        case "sequences":
+            return msgspec.msgpack.encode(next_sequences(rows))
+        case "directory":
+            return msgspec.msgpack.encode(directory_export(rows))

@@ -46,9 +46,14 @@ _TOPICS: Final = "topics"
 
 
 class ExportPartition(InputPartition):
-    """The range of one task: a part of a shard of an export. `ids` is the prefix of its topics' ids."""
+    """The range of one task: a part of a shard of an export.
 
-    def __init__(self, path: str, shard: int, first: str, end: str, now_ms: int, ids: str = "") -> None:
+    `ids` is the prefix of its topics' ids, `directory` the path of the export with tenants and namespaces.
+    """
+
+    def __init__(
+        self, path: str, shard: int, first: str, end: str, now_ms: int, ids: str = "", directory: str = ""
+    ) -> None:  # fmt: skip
         super().__init__((path, shard, first, end))
         self.path = path
         self.shard = shard
@@ -56,6 +61,7 @@ class ExportPartition(InputPartition):
         self.end = end
         self.now_ms = now_ms
         self.ids = ids
+        self.directory = directory
 
 
 def reads_export(options: Options) -> bool:
@@ -169,17 +175,17 @@ class InventoryReader(_ExportReader):
     def partitions(self) -> list[InputPartition]:
         """A range of sequences of a shard for each task. Raises ServerUnreachable …"""
         found = self._node.open(_INVENTORY)
-        path, now_ms = f"{_INVENTORY}/{quote(found['export'], safe='')}", found["taken_at_ms"]
+        path, now_ms = _path(found["export"]), found["taken_at_ms"]
         if self._table != _TOPICS:
-            return [ExportPartition(path, 0, "", "", now_ms)] if found["shards"] else []
+            return [ExportPartition(path, 0, "", "", now_ms, directory=path)] if found["shards"] else []
         parts = list[InputPartition]()
         for one in found["shards"]:
-            least = -(-self._at_least // len(found["shards"]))
+            least, own = -(-self._at_least // len(found["shards"])), _path(one["export"])
             for first, end in ((0, one["sequences"]), one.get("os_sequences", (0, 0))):
                 count = max(least if first < end else 0, -(-(end - first) // _SEQUENCES))
                 edges = [first + (end - first) * number // max(count, 1) for number in range(count)] + [end]
                 for begin, behind in pairwise(edges):
-                    parts.append(ExportPartition(path, one["shard"], str(begin), str(behind), now_ms, one["ids"]))
+                    parts.append(ExportPartition(own, one["shard"], str(begin), str(behind), now_ms, one["ids"], path))
         return parts
 
     def _rows(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
@@ -190,7 +196,7 @@ class InventoryReader(_ExportReader):
                 yield self._directory(part)
 
     def _topics(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
-        namespaces = _namespaces(self._node, part.path)
+        namespaces = _namespaces(self._node, part.directory)
         first: int | None = int(part.first)
         wanted = {
             "names": "true" if "name" in self._columns else "false",
@@ -204,7 +210,7 @@ class InventoryReader(_ExportReader):
                 yield topics_of(page, part.ids, namespaces, self._columns)
 
     def _directory(self, part: ExportPartition) -> pa.RecordBatch:
-        found = self._node.get(f"{part.path}/directory")
+        found = self._node.get(f"{part.directory}/directory")
         tenants = {one["id"]: one for one in found["tenants"]}
         rows = [
             {
@@ -216,6 +222,10 @@ class InventoryReader(_ExportReader):
             for one in found[self._table]
         ]  # fmt: skip
         return pa.RecordBatch.from_pylist(rows, arrow_schema(self._columns))
+
+
+def _path(export: str) -> str:
+    return f"{_INVENTORY}/{quote(export, safe='')}"
 
 
 @lru_cache(4)

@@ -19,9 +19,9 @@ _LAST_SEQUENCE: Final = (1 << 40) - 1
 class ExportShard(msgspec.Struct):
     """The part of an export that belongs to one shard.
 
-    Of a queue space `export` is that of the node that has the shard. Of the inventory `sequences` is the sequence after
-    those of all topics of the shard with durability=sync. `os_sequences` are the first sequence of topics with
-    durability=os, and the one after the last. The ids of all topics begin with `ids`.
+    `export` is that of the node that has the shard. Of the inventory `sequences` is the sequence after those of all
+    topics of the shard with durability=sync. `os_sequences` are the first sequence of topics with durability=os, and
+    the one after the last. The ids of all topics begin with `ids`.
     """
 
     shard: int
