@@ -32,6 +32,10 @@ _AGAIN_MS: Final = 20
 _LOOKED_UP_AT_ONCE: Final = 1000
 _MOST_CHAINS: Final = 10_000
 _REFRESHED_AT_ONCE: Final = 200
+_COUNTED_ALWAYS: Final = 100
+"""On a cluster the topics of so many namespaces are counted for each creation, because other nodes create some too."""
+_COUNTED_MS: Final = 1_000
+"""On a cluster a count of more namespaces is used for so long."""
 
 Make = Callable[[Sequence[str], Done], None]
 """Creates topics by their names; the callback gets `CreatedNames`."""
@@ -108,6 +112,7 @@ class InventoryQuotas:
         """The counter of stored bytes, set by its owner."""
 
         self._most: dict[PolicyScope, int] = {}  # upper bounds of existing and pending topics
+        self._counted: dict[PolicyScope, int] = {}  # the times of the last counts
         self._under_way: dict[PolicyScope, int] = {}
         self._chains: dict[Hashable, tuple[str, EntryName, _Chain]] = {}  # policies at the last lookup
         self._asking: set[Hashable] = set()
@@ -221,6 +226,7 @@ class InventoryQuotas:
         for scope, _ in scopes:
             if scope not in bounded:
                 self._most.pop(scope, None)  # topics created now are not in the count
+                self._counted.pop(scope, None)
         self._most |= {bound.limit.scope: bound.used for bound in bounds}
         if fresh or not bounds or more <= _room(bounds):
             then(bounds)
@@ -234,11 +240,20 @@ class InventoryQuotas:
         """A query: the quotas of a chain, with their usage."""
         scopes, found = chain(), list[_Bound]()
         for limit in limits(TOPIC_QUOTA, scopes):
-            used = None if fresh else self._most.get(limit.scope)
+            used = None if fresh else self._counted_before(limit.scope)
             if used is None:
                 used = self.count(limit.scope) + self._under_way.get(limit.scope, 0)
+                self._counted[limit.scope] = self._clock.monotonic_ms()
             found.append(_Bound(limit, used, self._described(limit.scope)))
         return scopes, found
+
+    def _counted_before(self, scope: PolicyScope) -> int | None:
+        """The upper bound from the last count; None: it has to be counted."""
+        if not self._shards.alone:
+            age_ms = self._clock.monotonic_ms() - self._counted.get(scope, -_COUNTED_MS)
+            if age_ms >= _COUNTED_MS or len(self._namespaces(scope)) <= _COUNTED_ALWAYS:
+                return None
+        return self._most.get(scope)
 
     def _chain_of(self, namespace: int) -> _Chain:
         return self._shards.directory().policies_of(namespace)
@@ -281,11 +296,15 @@ class InventoryQuotas:
 
     def count(self, scope: PolicyScope) -> int:
         """The number of topics of an account, a tenant or a namespace. Raises CoordinatorLoading."""
-        rows, directory = self._shards.rows(), self._shards.directory()
+        rows = self._shards.rows()
+        return sum(map(rows.count, self._namespaces(scope)))
+
+    def _namespaces(self, scope: PolicyScope) -> list[int]:
         if scope.level == NAMESPACE:
-            return rows.count(scope.id)
+            return [scope.id]
+        directory = self._shards.directory()
         tenants = [scope.id] if scope.level == TENANT else [one.id for one in directory.tenants(scope.account)]
-        return sum(rows.count(one.id) for tenant in tenants for one in directory.namespaces(tenant))
+        return [one.id for tenant in tenants for one in directory.namespaces(tenant)]
 
     # -- how many bytes -----------------------------------------------------------------------------
 
