@@ -30,6 +30,9 @@ _STUCK_S: Final = 120.0
 _OTHER_NAME: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
+_NOT_SENT: Final = _OTHER_NAME | {KafkaError._DESTROY}
+"""librdkafka reports _DESTROY for records that it queued for a partition while a name ceased to be one of its topic."""
+
 _MEMBER_ERRORS: Final = _OTHER_NAME | {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
@@ -115,7 +118,7 @@ class RecordProducer:
             now_s = time.perf_counter()
             self.acknowledged.append((now_s, now_s - began_s))
             topic.acknowledged.append(number)
-        elif error.code() in _OTHER_NAME:
+        elif error.code() in _NOT_SENT:
             self.renamed += 1
             self._again.append((topic, number))
         else:
