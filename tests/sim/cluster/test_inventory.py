@@ -12,8 +12,10 @@ from tests.sim.planted import Bug, Place
 from duramen.base.ports import StateRows
 from duramen.coordinators.inventory import changing, inventory
 from duramen.coordinators.inventory.cluster import policies
+from duramen.coordinators.inventory.quotas import InventoryQuotas
 from duramen.inventory import machine
 from duramen.inventory.rows import ARRIVED, NameRow
+from duramen.queues.usage import OwnerTotals, UsagePage
 
 Original = Callable[..., Any]
 
@@ -45,6 +47,30 @@ def _skip_longer_names(_: Original) -> Original:
     return after
 
 
+def _end_before_records(_: Original) -> Original:
+    def _arrive(self: Any) -> None:
+        self._end_arrival()
+
+    return _arrive
+
+
+def _count_twice(right: Original) -> Original:
+    def take(self: Any, shard: Any, page: UsagePage) -> None:
+        if self.known(shard).life != page.life:
+            self._of.pop(shard, None)
+        right(self, shard, page)
+
+    return take
+
+
+def _count_own(_: Original) -> Original:
+    def _counted_before(self: Any, scope: Any) -> int | None:
+        count: int | None = self._most.get(scope)
+        return count
+
+    return _counted_before
+
+
 BUGS: Final = (
     Bug("old-name", "", (Place(changing.Change, "_arrive", _keep_old_name),), "a moved topic is found where it was"),
     Bug("create-again", "", (Place(machine, "_existing", _create_again),), "a bulk event comes again with new ids"),
@@ -55,9 +81,30 @@ BUGS: Final = (
         (Place(policies.ClusterPolicies, "when_effective", ask_nobody),),
         "a policy is told to be effective before all nodes have confirmed it",
     ),
+    Bug(
+        "old-retention",
+        "",
+        (Place(changing.Change, "_arrive", _end_before_records),),
+        "retention of its old namespace drops entries of a moved topic",
+    ),
+    Bug(
+        "bytes-twice",
+        "",
+        (Place(OwnerTotals, "take", _count_twice),),
+        "bytes of a shard are counted again when it has another leader",
+    ),
+    Bug(
+        "own-topics",
+        "",
+        (Place(InventoryQuotas, "_counted_before", _count_own),),
+        "a node does not count the topics that others create",
+    ),
 )
 
-FOUND_BY: Final = {"old-name": 1, "create-again": 2, "skip-names": 3, "effective-early": 1}
+FOUND_BY: Final = {
+    "old-name": 1, "create-again": 1, "skip-names": 1, "effective-early": 2, "old-retention": 5, "bytes-twice": 3,
+    "own-topics": 2,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", SEEDS)

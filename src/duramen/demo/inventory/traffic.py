@@ -31,7 +31,7 @@ _OTHER_NAME: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
 _NOT_SENT: Final = _OTHER_NAME | {KafkaError._DESTROY}
-"""librdkafka reports _DESTROY for records that it queued for a partition while a name ceased to be one of its topic."""
+"""librdkafka reports _DESTROY for records that are still queued when it drops the partition of an old name."""
 
 _MEMBER_ERRORS: Final = _OTHER_NAME | {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 

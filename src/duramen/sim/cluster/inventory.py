@@ -1,30 +1,39 @@
 """Checks the inventory of a cluster: clients that create, move, alias, delete, look up and page.
 
 A name has at most one id, and an id one name. No created topic is lost. A page skips no name. A moved topic is not
-found at its old name, unless it left an alias there.
+found at its old name, unless it left an alias there. Records and their bytes are those that clients were told.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, TopicBusy
+from duramen.base.catalogue.inventory import NAMESPACE
+from duramen.base.errors import DuramenError, NotCoordinator, TopicBusy
 from duramen.base.ports import StateRows
+from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, TopicPage
-from duramen.coordinators.inventory.shard import INVENTORY_STREAM, inventory_kind
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, INVENTORY_STREAM, inventory_kind
+from duramen.coordinators.queue.shard import hash_of, queue_kind
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.inventory.directory import Directory
 from duramen.inventory.ids import topic_id
 from duramen.inventory.names import TopicPath
+from duramen.inventory.policies import PolicyScope
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.metadata.partitions import PartitionId
+from duramen.queues.owners import NO_OWNER, owners
+from duramen.queues.reading import retrieve
+from duramen.queues.runs import QueueEntry
 from duramen.service.broker import Broker
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
-from duramen.sim.cluster.clients.coordinators import AGAIN
 from duramen.sim.cluster.inventory_policies import PolicyClient
+from duramen.sim.cluster.inventory_quotas import BytesQuotaClient, TopicQuotaClient
+from duramen.sim.cluster.inventory_retention import KeptTopic, RetentionClient
+from duramen.sim.cluster.inventory_tenant import ACCOUNT, TenantClient
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.shards import ShardBook
 from duramen.sim.machine.trace import BrokenPromise
@@ -32,26 +41,14 @@ from duramen.storage.log.log import Log, LogKey
 
 __all__ = ["InventoryBook"]
 
-_ACCOUNT: Final = "default"
 _CHECKPOINT_RECORDS: Final = 12
 _CLIENTS: Final = 3
 _NAMESPACES: Final = ("a", "b")
 _PAGE: Final = 3
 _ALL: Final = TopicQuery()
-_PASSES: Final = (*AGAIN, TopicBusy)
 _NOT_DONE: Final = (NotCoordinator, TopicBusy)
 _MOST_TOPICS: Final = 40
-
-
-class _Answer(NamedTuple):
-    """What was answered, and the position that came with it."""
-
-    position: str
-    value: Any
-
-
-def _with_position(broker: Broker, reply: Reply, value: Any) -> None:
-    reply(value if isinstance(value, DuramenError) else _Answer(broker.inventory.position, value))
+_MOST: Final = 1 << 20
 
 
 class _Name(NamedTuple):
@@ -73,84 +70,50 @@ class _Topic:
         self.late = False  # whether its creation may come again: it is left where it is
 
 
-class _InventoryClient(ClusterClient):
+class _InventoryClient(TenantClient):
     """Has a tenant of its own, and asks any node."""
 
     def __init__(self, book: "InventoryBook", calls: ClientCalls, seed: str, think_us: int, number: int) -> None:
-        super().__init__(calls, seed, think_us)
+        super().__init__(calls, seed, think_us, f"t{number}-", {namespace: {} for namespace in _NAMESPACES})
         self._book = book
-        self._tenant = f"t{number}"
-        self._is_set_up = False
         self._names = 0
-        self._position = ""
         self._creating: tuple[str, list[str]] | None = None
         self.topics = list[_Topic]()
         self.known = dict[TopicPath, _Name]()
 
-    def step(self) -> None:
+    def act(self) -> None:
         """Do one thing, of any node."""
-        if not self._is_set_up:
-            self._set_up()
-        elif self._creating is not None:
+        if self._creating is not None:
             self._create(*self._creating)
+            return
+        movable = [one for one in self.topics if one.sure and not one.late and one.path is not None]
+        draw = self.chance.random()
+        if draw < 0.05 and movable:
+            self._create_again(movable)
+        elif draw < 0.2 or not movable:
+            self._create(self.chance.choice(_NAMESPACES), self._new_names(self.chance.choice((1, 2, 5))))
+        elif draw < 0.4:
+            self._move(self.chance.choice(movable))
+        elif draw < 0.46:
+            self._alias(self.chance.choice(movable))
+        elif draw < 0.52:
+            self._delete(self.chance.choice(movable))
+        elif draw < 0.8:
+            self._look_up()
+        elif draw < 0.9:
+            self._by_id()
         else:
-            movable = [one for one in self.topics if one.sure and not one.late and one.path is not None]
-            draw = self.chance.random()
-            if draw < 0.05 and movable:
-                self._create_again(movable)
-            elif draw < 0.2 or not movable:
-                self._create(self.chance.choice(_NAMESPACES), self._new_names(self.chance.choice((1, 2, 5))))
-            elif draw < 0.4:
-                self._move(self.chance.choice(movable))
-            elif draw < 0.46:
-                self._alias(self.chance.choice(movable))
-            elif draw < 0.52:
-                self._delete(self.chance.choice(movable))
-            elif draw < 0.8:
-                self._look_up()
-            elif draw < 0.9:
-                self._by_id()
-            else:
-                self._page(self.chance.choice(_NAMESPACES), PageToken(), [])
+            self._page(self.chance.choice(_NAMESPACES), PageToken(), [])
 
     def _ask(self, what: str, ask: Callable[[Broker, Reply], None], then: Callable[[Any], None]) -> None:
-        """Ask a node, which may not know yet that there is an inventory; `then` gets no error but those that pass."""
-
-        def asked(broker: Broker, reply: Reply) -> None:
-            if broker.inventory.is_made:
-                broker.inventory.see(self._position)
-                ask(broker, partial(_with_position, broker, reply))
-            else:
-                reply(NotCoordinator("the inventory is not known here yet"))
+        """Ask a node; `then` gets no error but those that pass."""
 
         def answered(value: Any) -> None:
-            if isinstance(value, _Answer):
-                self._position, value = value
-            self.calls.trace("%s of %s: %s", what, self._tenant, value)
-            if isinstance(value, DuramenError) and not self._passes(value):
-                raise BrokenPromise(f"{what} of {self._tenant} is refused with {type(value).__name__}: {value}")
+            if isinstance(value, DuramenError):
+                self.check_passes(what, value)
             then(value)
 
-        self.calls.ask(self.calls.any_node(), asked, answered)
-
-    def _passes(self, error: DuramenError) -> bool:
-        return isinstance(error, _PASSES) or error.id == "storage-failed"
-
-    def _set_up(self) -> None:
-        def tenants(broker: Broker, reply: Reply) -> None:
-            def made(answer: CreatedNames | DuramenError) -> None:
-                if isinstance(answer, DuramenError) or answer.problems:
-                    reply(CoordinatorLoading("not yet"))
-                else:
-                    broker.inventory.create_namespaces(_ACCOUNT, self._tenant, _NAMESPACES, {}, reply)
-
-            broker.inventory.create_tenants(_ACCOUNT, [self._tenant], {}, made)
-
-        def answered(answer: CreatedNames | DuramenError) -> None:
-            self._is_set_up = not isinstance(answer, DuramenError) and not answer.problems
-            self.next(20_000)
-
-        self.calls.ask(self.calls.any_node(), tenants, answered)
+        self.ask(what, ask, answered)
 
     # -- changes ------------------------------------------------------------------------------------
 
@@ -168,7 +131,7 @@ class _InventoryClient(ClusterClient):
                 else:
                     inventory.create_topics(answer, names, reply)
 
-            inventory.read(lambda: inventory.namespace(_ACCOUNT, self._tenant, namespace), found)
+            inventory.read(lambda: inventory.namespace(ACCOUNT, self.tenant, namespace), found)
 
         return ask
 
@@ -182,7 +145,7 @@ class _InventoryClient(ClusterClient):
                 for topic in there.values():
                     topic.late = True
             elif answer.created:
-                raise BrokenPromise(f"{answer.created} of {[*there]} of {self._tenant}/{namespace} were created again")
+                raise BrokenPromise(f"{answer.created} of {[*there]} of {self.tenant}/{namespace} were created again")
             self.next()
 
         self._ask(f"creation of {[*there]}, again", self._creation(namespace, [*there]), answered)
@@ -198,10 +161,10 @@ class _InventoryClient(ClusterClient):
                 self._creating = None
                 self._book.created += len(names)
                 for name in names:
-                    topic = _Topic(TopicPath(self._tenant, namespace, name))
+                    topic = _Topic(TopicPath(self.tenant, namespace, name))
                     topic.late = late
                     self.topics.append(topic)
-                    self.known[TopicPath(self._tenant, namespace, name)] = _Name(topic)
+                    self.known[TopicPath(self.tenant, namespace, name)] = _Name(topic)
             self.next()
 
         self._ask(f"creation of {names}", self._creation(namespace, names), answered)
@@ -209,10 +172,10 @@ class _InventoryClient(ClusterClient):
     def _move(self, topic: _Topic) -> None:
         path, keeps = topic.path, self.chance.random() < 0.3
         assert path is not None
-        to = TopicPath(self._tenant, self.chance.choice(_NAMESPACES), self._new_names(1)[0])
+        to = TopicPath(self.tenant, self.chance.choice(_NAMESPACES), self._new_names(1)[0])
 
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.inventory.move_topic(_ACCOUNT, path, to, reply, keep_alias=keeps)
+            broker.inventory.move_topic(ACCOUNT, path, to, reply, keep_alias=keeps)
 
         def answered(error: DuramenError | None) -> None:
             if error is None:
@@ -236,10 +199,10 @@ class _InventoryClient(ClusterClient):
     def _alias(self, topic: _Topic) -> None:
         path = topic.path
         assert path is not None
-        alias = TopicPath(self._tenant, self.chance.choice(_NAMESPACES), self._new_names(1)[0])
+        alias = TopicPath(self.tenant, self.chance.choice(_NAMESPACES), self._new_names(1)[0])
 
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.inventory.alias(_ACCOUNT, alias, path, reply)
+            broker.inventory.alias(ACCOUNT, alias, path, reply)
 
         def answered(error: DuramenError | None) -> None:
             if error is None:
@@ -260,7 +223,7 @@ class _InventoryClient(ClusterClient):
             return
 
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.inventory.delete_topic(_ACCOUNT, path, reply)
+            broker.inventory.delete_topic(ACCOUNT, path, reply)
 
         def answered(error: DuramenError | None) -> None:
             if error is None:
@@ -285,7 +248,7 @@ class _InventoryClient(ClusterClient):
 
         def ask(broker: Broker, reply: Reply) -> None:
             names = [path.topic for path in paths]
-            broker.inventory.read(lambda: broker.inventory.lookup(_ACCOUNT, self._tenant, namespace, names), reply)
+            broker.inventory.read(lambda: broker.inventory.lookup(ACCOUNT, self.tenant, namespace, names), reply)
 
         def answered(found: list[FoundTopic | None] | DuramenError) -> None:
             if not isinstance(found, DuramenError):
@@ -333,7 +296,7 @@ class _InventoryClient(ClusterClient):
     def _page(self, namespace: str, token: PageToken, seen: list[TopicPath]) -> None:
         def ask(broker: Broker, reply: Reply) -> None:
             broker.inventory.read(
-                lambda: broker.inventory.search(_ACCOUNT, self._tenant, namespace, _ALL, token, _PAGE), reply
+                lambda: broker.inventory.search(ACCOUNT, self.tenant, namespace, _ALL, token, _PAGE), reply
             )  # fmt: skip
 
         def answered(page: TopicPage | DuramenError) -> None:
@@ -352,11 +315,11 @@ class _InventoryClient(ClusterClient):
 
     def _check_pages(self, namespace: str, seen: Sequence[TopicPath]) -> None:
         if list(seen) != sorted(set(seen)):
-            raise BrokenPromise(f"pages of {self._tenant}/{namespace} are not in order: {seen}")
+            raise BrokenPromise(f"pages of {self.tenant}/{namespace} are not in order: {seen}")
         for path, name in self.known.items():
             if path.namespace == namespace and (name.topic is not None) != (path in seen):
                 what = "have a name that leads to nothing" if name.topic is None else "skip a name"
-                raise BrokenPromise(f"pages of {self._tenant}/{namespace} {what}: {path}")
+                raise BrokenPromise(f"pages of {self.tenant}/{namespace} {what}: {path}")
 
 
 class InventoryBook(ShardBook):
@@ -367,18 +330,25 @@ class InventoryBook(ShardBook):
     def __init__(self, cluster: Any) -> None:
         super().__init__(cluster)
         self._all = list[_InventoryClient]()
+        self._retention: RetentionClient | None = None
         self._ids: dict[UUID, _Topic] = {}
         self.created = self.moved = self.looked_up = self.paged = 0
 
     def equip(self, node: SimulatedNode) -> None:
-        """The kind of the inventory runs on a node, with checkpoints often."""
-        node.kinds = (inventory_kind(_CHECKPOINT_RECORDS),)
+        """The kinds of the inventory and of its records run on a node, with checkpoints often."""
+        node.kinds = (inventory_kind(_CHECKPOINT_RECORDS), queue_kind(_CHECKPOINT_RECORDS))
+        node.has_light_topics = True
         node.onlooker = self
 
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
         """Those who use the inventory."""
         self._all = [_InventoryClient(self, calls, seed("inventory"), think_us, number) for number in range(_CLIENTS)]
-        return [*self._all, PolicyClient(calls, seed("inventory policies"), think_us)]
+        self._retention = RetentionClient(calls, seed("inventory retention"), think_us)
+        return [
+            *self._all, PolicyClient(calls, seed("inventory policies"), think_us), self._retention,
+            TopicQuotaClient(calls, seed("quotas of topics"), think_us),
+            BytesQuotaClient(calls, seed("quotas of bytes"), think_us),
+        ]  # fmt: skip
 
     def use(self, id_: UUID, topic: _Topic) -> None:
         """A topic has that id, which no other may have."""
@@ -387,10 +357,10 @@ class InventoryBook(ShardBook):
 
     # -- in the end ---------------------------------------------------------------------------------
 
-    def _shards(self) -> Iterator[tuple[int, list[tuple[Log, RowStates]]]]:
-        """The shards with their replicas."""
+    def _shards(self, name: str = INVENTORY_STREAM) -> Iterator[tuple[int, list[tuple[Log, RowStates]]]]:
+        """The shards of the inventory, or with its records, with their replicas."""
         council = self._cluster.witness.council
-        stream = council.state.streams.get(self.stream)
+        stream = council.state.streams.get(name)
         for shard in range(0 if stream is None else stream.partitions):
             place = PartitionId(stream.id, shard)  # type: ignore[union-attr]
             partition = None if place in council.lost else council.state.partitions.get(place)
@@ -411,7 +381,39 @@ class InventoryBook(ShardBook):
                     found.append(f"a replica has not applied all of shard {shard}")
                 elif next(_rows(log, states).scan(b"p", b"q"), None) is not None:
                     found.append(f"a change is under way in shard {shard}")
+        return found or self._records_behind()
+
+    def _records_behind(self) -> list[str]:
+        """Replicas of records that are behind, nodes that count them wrongly, and old ones that have to go."""
+        found, totals, shards = list[str](), Counter[int](), list(self._shards(INVENTORY_QUEUES))
+        for shard, replicas in shards:
+            for log, states in replicas:
+                if not states.available or states.stored(log, leads=True).offset != log.end_offset:
+                    found.append(f"a replica has not applied all of shard {shard} of records")
+        if found or any(not replicas for _, replicas in shards):
+            return found
+        brokers = {node.node_id: node.broker for node in self._cluster.nodes.values() if node.broker is not None}
+        for broker in brokers.values():
+            totals.update(_led_bytes(broker))
+        for node_id, broker in brokers.items():
+            for owner, size in totals.items():
+                known = broker.usage.bytes(PolicyScope(NAMESPACE, id=owner))
+                if known != size:
+                    found.append(f"node {node_id} counts {known} bytes of namespace {owner}, which has {size}")
+        for topic, entries in self._records(shards):
+            if self._retention is not None and self._retention.drops_surely(topic) and topic.begins_old(entries):
+                found.append(f"{topic.path} has old entries")
         return found
+
+    def _records(
+        self, shards: Sequence[tuple[int, list[tuple[Log, RowStates]]]]
+    ) -> Iterator[tuple[KeptTopic, Sequence[QueueEntry]]]:
+        """What the topics have of which retention is checked, on each replica."""
+        for topic in () if self._retention is None else self._retention.topics:
+            name = topic.id.hex.encode()
+            for log, states in shards[partition_of(name, len(shards))][1]:
+                hashed = hash_of(log.key.stream_id)(name)
+                yield topic, retrieve(_rows(log, states), hashed, "start", _MOST, _MOST, 0, delayed=True).entries
 
     def inspect(self) -> None:
         """All replicas have the same, and names and ids lead to each other, as clients were told."""
@@ -429,6 +431,10 @@ class InventoryBook(ShardBook):
         inventory_id = self._cluster.witness.council.state.streams[self.stream].id
         for client in self._all:
             self._inspect(client, directory, rows, inventory_id)
+        records = list(self._shards(INVENTORY_QUEUES))
+        if all(replicas for _, replicas in records):
+            for topic, entries in self._records(records):
+                topic.check(entries)
 
     def _inspect(
         self, client: _InventoryClient, directory: Directory, shards: Sequence[StateRows], inventory: UUID
@@ -464,3 +470,12 @@ class InventoryBook(ShardBook):
 
 def _rows(log: Log, states: RowStates) -> StateRows:
     return states.rows(log, states.stored(log, leads=True))
+
+
+def _led_bytes(broker: Broker) -> dict[int, int]:
+    """The bytes of namespaces in the shards that a node leads: runs of other replicas may be divided otherwise."""
+    found, space = Counter[int](), broker.streams.find(INVENTORY_QUEUES)
+    for partition in () if space is None else space.partitions:
+        if partition.leads:
+            found.update(dict(owners(broker.coordinators.rows(INVENTORY_QUEUES, partition.index), NO_OWNER)))
+    return found

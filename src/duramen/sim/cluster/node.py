@@ -37,8 +37,11 @@ from duramen.raft.effects import Became, Commit
 from duramen.raft.effects import Effect as QuorumEffect
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, Voters
 from duramen.replication.effects import Effect
+from duramen.service.admission import Service
 from duramen.service.assembly import Ports
 from duramen.service.broker import Broker
+from duramen.service.forwarding.forwarding import Forwarding
+from duramen.service.forwarding.memory import Room
 from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.join import Coming, address_of
@@ -61,6 +64,7 @@ __all__ = ["SimulatedNode"]
 _METADATA_LOG: Final = LogKey(METADATA_STREAM_ID, 0)
 _OPEN_SEGMENTS: Final = 16
 _DISK_US: Final = 1_000
+_ROOM_BYTES: Final = 16 << 20
 
 # The witness compares whole logs, and a replica that took an internal stream in bulk has closed segments of it.
 _NO_COMPACTION: Final = CompactionLimits(enabled=False)
@@ -115,6 +119,7 @@ class SimulatedNode:
         self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
+        self.has_light_topics = False  # whether clients use topics of the inventory
         self.onlooker: Onlooker | None = None
         self.compacts = False  # whether it compacts logs with a view
         self._image: tuple[MemoryFileSystem, MemoryStateStore] | None = None
@@ -152,6 +157,7 @@ class SimulatedNode:
         self.runner: Runner | None = None
         self.member: ClusterMember | None = None
         self.broker: Broker | None = None
+        self.service: Service | None = None
         self.ready = False
         self._coming: Coming | None = None
         self._opens: Callable[[], None] | None = None  # once another has said who votes
@@ -298,6 +304,9 @@ class SimulatedNode:
         )  # fmt: skip
         broker.watcher = self._watcher
         self.broker = broker
+        if self.has_light_topics:
+            self.service = Service(broker)
+            Forwarding(broker, self.member, Room(_ROOM_BYTES))
 
         def ready(error: DuramenError | None) -> None:
             if self.life == life:
