@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
+from duramen.broker.replicas.batches import NO_EPOCH
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.metadata.decisions import Definition
@@ -263,9 +264,14 @@ class ShardBook:
         return None if place in self._cluster.witness.council.lost else place
 
     def cuts(self, node_id: int, log: Log, offset: int) -> None:
-        """No log is cut behind the older checkpoint of its own node, unless it begins anew: nothing of it is left."""
+        """No log is cut behind the older checkpoint of its own node, unless it begins anew: nothing of it is left.
+
+        Before that it ends with batches of no epoch.
+        """
         place, states = self._place(self.stream), self._cluster.nodes[node_id].states
-        if place is None or log.key != LogKey(*place) or states is None or offset == log.end_offset:
+        if place is None or log.key != LogKey(*place) or states is None:
+            return
+        if offset == log.end_offset or log.takeovers.epoch_at(log.end_offset - 1) == NO_EPOCH:
             return
         self._cluster.counts["shard logs cut"] += 1
         floor = states.floor(log, leads=False)
