@@ -42,8 +42,8 @@ class Shard:
         self.rows.write(puts, [key for key, value in found.items() if value is None])
         return response
 
-    def create(self, *names: str) -> object:
-        return self.do(CreateTopics(NAMESPACE, plain_sort_names(names, NAMESPACE, 1).blocks[0]))
+    def create(self, *names: str, namespace: int = NAMESPACE) -> object:
+        return self.do(CreateTopics(namespace, plain_sort_names(names, namespace, 1).blocks[0]))
 
     def sequence(self, name: str) -> int:
         value = value_of_name(self.rows, NAMESPACE, name.encode())
@@ -91,6 +91,18 @@ def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -
     assert None not in values[:-3]
     assert values[-3:] == [None, None, None]
     assert len(set(values[:-3])) == 1200  # a sequence each
+
+
+def test_names_of_several_namespaces_are_found_together() -> None:
+    shard, asked = Shard(), list[tuple[int, bytes]]()
+    for namespace in (NAMESPACE, 3, 9):
+        shard.create(*(f"topic-{number:03}" for number in range(50)), namespace=namespace)
+        shard.create("zz", namespace=namespace)
+        asked += [(namespace, name) for name in (b"topic-049", b"zz", b"topic-000", b"zzz", b"a")]
+    asked += [(4, b"topic-001"), (10, b"topic-001")]
+    values = values_of_names(shard.rows, asked)
+    assert values == [value_of_name(shard.rows, *one) for one in asked]
+    assert [value is None for value in values] == [False, False, False, True, True] * 3 + [True, True]
 
 
 def test_a_name_of_a_block_is_taken_until_it_is_gone() -> None:

@@ -10,6 +10,7 @@ from duramen.inventory.packing import (
     NAMES_OF_A_BLOCK,
     SortedNames,
     find_name,
+    find_names,
     pack_names,
     plain_find_name,
     plain_sort_names,
@@ -46,6 +47,7 @@ def test_blocks_are_small_and_each_of_their_names_is_found() -> None:
         assert block.size <= NAMES_OF_A_BLOCK
         assert [find_name(block.body, name) for name in inside] == [*range(block.size)]
         assert [plain_find_name(block.body, name) for name in inside] == [*range(block.size)]
+        assert find_names([block.body] * (block.size + 1), [*inside, b"device"]) == [*range(block.size), None]
         assert find_name(block.body, b"device") is plain_find_name(block.body, b"device-") is None
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from duramen.bench.bare import write_throughput
 from duramen.bench.commands import console_for, show
 from duramen.bench.load.inventory import IN_NAMESPACE, TENANT, load_topics, topic_names
+from duramen.bench.load.metadata import pace_metadata
 from duramen.bench.report.documents import targets_document, write_document
 from duramen.bench.report.plot import CurvePoint, plot_curves
 from duramen.bench.report.tables import targets_table
@@ -38,6 +39,7 @@ _CONNECTIONS: Final = 64
 _CHANGED: Final = 50
 _BATCHES: Final = 5
 _FIRSTS: Final = 300
+_PACED_S: Final = 10.0
 _BARE_WRITES: Final = 200
 _MIB: Final = 1 << 20
 _MINUTE_S: Final = 60.0
@@ -175,6 +177,19 @@ class _Measured:
             yield from _latency(one, wanted_ms)
         for one in (looked_up, metadata):
             yield _at_least(f"{one.what}, one client", NAMES * one.each_second, _LOOKUP_HZ, "names/s")
+        yield from self._paced()
+
+    def _paced(self) -> Iterator[TargetOutcome]:
+        """Metadata at a fixed rate, of names that are drawn from all there are."""
+        process = psutil.Process(self._node.pid)
+        before = process.cpu_times()
+        found = pace_metadata(self._node.kafka, self._namespaces, NAMES, _LOOKUP_HZ, _PACED_S)
+        after, count = process.cpu_times(), NAMES * found.latencies.count
+        cpu_us = 1e6 * (after.user + after.system - before.user - before.system) / count
+        what = f"Metadata of {NAMES} names at a fixed rate of {_LOOKUP_HZ:,} names/s"
+        yield at_most(f"{what}, p99", found.latencies.at_ms(99) or found.latencies.max_ms, _LOOKUP_MS, "ms")
+        shares = f"{cpu_us:.1f} µs of the node and {1e6 * found.client_cpu_s / count:.1f} of the clients a name"
+        yield told("the same, p50", f"{found.latencies.at_ms(50) or 0:.2f} ms, {shares}")
 
     def _view(self) -> Iterator[TargetOutcome]:
         self._node.stop()

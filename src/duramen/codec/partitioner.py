@@ -24,7 +24,7 @@ def murmur2(data: Buffer) -> int:
     whole = length & ~3
     for (word,) in _WORD.iter_unpack(memoryview(data)[:whole]):
         mixed = word * _FACTOR & _MASK
-        hashed = (hashed * _FACTOR & _MASK) ^ ((mixed ^ mixed >> 24) * _FACTOR & _MASK)
+        hashed = (hashed * _FACTOR ^ (mixed ^ mixed >> 24) * _FACTOR) & _MASK
     rest = int.from_bytes(data[whole:], "little")
     if length > whole:
         hashed = (hashed ^ rest) * _FACTOR & _MASK

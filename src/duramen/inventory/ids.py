@@ -16,8 +16,8 @@ from duramen.base.errors import TopicNotFound
 from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
 
 __all__ = [
-    "LARGEST_SEQUENCE", "MOST_SHARDS", "TopicKey", "durability_of_id", "durability_of_sequence", "topic_id",
-    "topic_key",
+    "LARGEST_SEQUENCE", "MOST_SHARDS", "TopicKey", "durability_of_bytes", "durability_of_id", "durability_of_sequence",
+    "topic_id", "topic_id_bytes", "topic_key",
 ]  # fmt: skip
 
 _SHARD_BITS: Final = 20
@@ -41,7 +41,12 @@ def durability_of_sequence(sequence: int) -> str:
 
 def durability_of_id(lasting_id: UUID) -> str:
     """The durability of a topic's records."""
-    return durability_of_sequence(lasting_id.int & LARGEST_SEQUENCE)
+    return durability_of_bytes(lasting_id.bytes)
+
+
+def durability_of_bytes(lasting_id: bytes) -> str:
+    """`durability_of_id` for the bytes of an id."""
+    return durability_of_sequence(int.from_bytes(lasting_id[-_SEQUENCE_BITS // 8 :], "big"))
 
 
 @lru_cache(1024)
@@ -52,7 +57,12 @@ def _head(inventory: UUID, shard: int) -> int:
 
 def topic_id(inventory: UUID, key: TopicKey) -> UUID:
     """The lasting id of a topic; `inventory` is the id of the inventory's stream."""
-    return UUID(int=(_head(inventory, key.shard) << _SEQUENCE_BITS) | key.sequence)
+    return UUID(bytes=topic_id_bytes(inventory, key))
+
+
+def topic_id_bytes(inventory: UUID, key: TopicKey) -> bytes:
+    """The bytes of `topic_id`."""
+    return ((_head(inventory, key.shard) << _SEQUENCE_BITS) | key.sequence).to_bytes(16, "big")
 
 
 def topic_key(inventory: UUID, lasting_id: UUID, shards: int) -> TopicKey:

@@ -1,11 +1,10 @@
 """The row of each name, which has its own or is in a block of names that were created together. Pure."""
 
-from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 
 from duramen.base.ports import StateRows
-from duramen.inventory.packing import find_name, unpack_names
+from duramen.inventory.packing import find_names, unpack_names
 from duramen.inventory.rows import (
     ALIAS,
     SEQUENCE_BYTES,
@@ -42,21 +41,27 @@ def _sequence(block: Block, place: int) -> bytes:
 
 def in_block(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
     """The value of a name in a block."""
-    return in_blocks(rows, namespace, (name,))[0]
+    return in_blocks(rows, ((namespace, name),))[0]
 
 
-def in_blocks(rows: StateRows, namespace: int, names: Sequence[bytes]) -> list[bytes | None]:
-    """The values of names in blocks, in order."""
+def in_blocks(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list[bytes | None]:
+    """The values of names of namespaces in blocks, in order."""
+    values: list[bytes | None] = [None] * len(names)
     if not names:
-        return []
-    found = rows.ceilings([*map(block_key(namespace, b"").__add__, names)], block_end(namespace))
-    return [None if row is None else _value_in(row[1], name) for name, row in zip(names, found, strict=True)]
-
-
-def _value_in(value: bytes, name: bytes) -> bytes | None:
-    block = read_block(value)
-    place = find_name(block.body, name)
-    return None if place is None else _sequence(block, place)
+        return values
+    keys = [block_key(*one) for one in names]
+    # One call for all namespaces: a block of the next one may be found.
+    found = rows.ceilings(keys, block_end(max(namespace for namespace, _ in names)))
+    places, blocks = list[int](), list[Block]()
+    for at, (key, row) in enumerate(zip(keys, found, strict=True)):
+        if row is not None and row[0].startswith(key[:_SKIPPED]):
+            places.append(at)
+            blocks.append(read_block(row[1]))
+    inside = find_names([block.body for block in blocks], [names[at][1] for at in places])
+    for at, block, place in zip(places, blocks, inside, strict=True):
+        if place is not None:
+            values[at] = _sequence(block, place)
+    return values
 
 
 def is_topic(value: bytes | None) -> bool:
@@ -92,15 +97,8 @@ def _own_and_block(
 def values_of_names(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list[bytes | None]:
     """The values of the rows of names in namespaces, in order; None without one."""
     own = rows.get_many([name_key(*one) for one in names])
-    others = defaultdict[int, list[bytes]](list)
-    for (namespace, name), value in zip(names, own, strict=True):
-        if value is None:
-            others[namespace].append(name)
-    blocks = {namespace: iter(in_blocks(rows, namespace, some)) for namespace, some in others.items()}
-    return [
-        next(blocks[namespace]) if value is None else value or None
-        for (namespace, _), value in zip(names, own, strict=True)
-    ]
+    blocks = iter(in_blocks(rows, [one for one, value in zip(names, own, strict=True) if value is None]))
+    return [next(blocks) if value is None else value or None for value in own]
 
 
 class RowsReadAhead(StateRows):
@@ -115,13 +113,12 @@ class RowsReadAhead(StateRows):
         """Read rows ahead."""
         self._values.update(zip(keys, self._rows.get_many(keys), strict=True))
 
-    def read_names(self, namespace: int, names: Sequence[bytes], removed: Container[tuple[int, bytes]]) -> None:
+    def read_names(self, names: Sequence[tuple[int, bytes]], removed: Container[tuple[int, bytes]]) -> None:
         """Read the rows of names ahead; for those that may be `removed` their values in blocks too."""
-        own = self._rows.get_many([*map(name_key(namespace, b"").__add__, names)])
-        found = [*zip(names, own, strict=True)]
-        asked = [name for name, value in found if value is None or (namespace, name) in removed]
-        blocks = dict(zip(asked, in_blocks(self._rows, namespace, asked), strict=True))
-        self.known_names.update({(namespace, name): (value, blocks.get(name)) for name, value in found})
+        own = self._rows.get_many([name_key(*one) for one in names])
+        asked = [one for one, value in zip(names, own, strict=True) if value is None or one in removed]
+        blocks = dict(zip(asked, in_blocks(self._rows, asked), strict=True))
+        self.known_names.update(zip(names, zip(own, map(blocks.get, names), strict=True), strict=True))
 
     def get(self, key: bytes) -> bytes | None:
         """See `StateRows`."""

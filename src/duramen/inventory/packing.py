@@ -1,6 +1,7 @@
 """Packed names of topics: sorted, separated by line ends, and compressed. Pure except for the native package."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt
@@ -15,6 +16,7 @@ __all__ = [
     "SortedNames",
     "empty_names",
     "find_name",
+    "find_names",
     "pack_names",
     "plain_find_name",
     "plain_sort_names",
@@ -86,6 +88,18 @@ def find_name(body: bytes, name: bytes) -> int | None:
 
     try:
         return duramen_native.find_name(body, name, _MOST_BYTES)
+    except ValueError as error:
+        raise BatchCorrupt(str(error)) from None
+
+
+def find_names(bodies: Sequence[bytes], names: Sequence[bytes]) -> list[int | None]:
+    """`find_name` for the name at each index in the body at that index."""
+    if not is_installed():
+        return [*map(plain_find_name, bodies, names)]
+    import duramen_native
+
+    try:
+        return [*map(duramen_native.find_name, bodies, names, repeat(_MOST_BYTES))]
     except ValueError as error:
         raise BatchCorrupt(str(error)) from None
 

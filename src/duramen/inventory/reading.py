@@ -63,28 +63,35 @@ class InventoryRows:
 
     def find_all(self, names: Sequence[tuple[int, bytes]]) -> list[TopicName | None]:
         """The topics that names in namespaces resolve to, in order; None without one."""
-        found: list[TopicName | None] = [None] * len(names)
+        return [
+            None if row is None else TopicName(name, row.key, bool(row.flags & ALIAS))
+            for (_, name), row in zip(names, self.find_rows(names), strict=True)
+        ]
+
+    def find_rows(self, names: Sequence[tuple[int, bytes]]) -> list[NameRow | None]:
+        """The valid rows of names in namespaces, in order; None without one."""
+        found: list[NameRow | None] = [None] * len(names)
         by_shard = [list[int]() for _ in self._shards]
         for at, one in enumerate(names):
             by_shard[shard_of(*one, len(self._shards))].append(at)
         for shard, places in enumerate(by_shard):
             values = values_of_names(self._shards[shard], [names[at] for at in places])
             for at, value in zip(places, values, strict=True):
-                if value is not None:
-                    found[at] = self._counted(*names[at], name_row(value, shard))
+                row = None if value is None else name_row(value, shard)
+                if row is not None and (not row.flags or self._counts(*names[at], row)):
+                    found[at] = row
         return found
 
+    def _counts(self, namespace: int, name: bytes, row: NameRow) -> bool:
+        """Whether a name whose row has flags is valid at present."""
+        if row.flags & ALIAS:
+            added = self._shards[row.key.shard].get(alias_key(row.key.sequence, namespace, name)) is not None
+            return added and self._lives(self.place(row.key).namespace)
+        return self.place(row.key) == (namespace, name)
+
     def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:
-        if row.flags:
-            rows = self._shards[row.key.shard]
-            if row.flags & ALIAS:
-                added = rows.get(alias_key(row.key.sequence, namespace, name)) is not None
-                counts = added and self._lives(self.place(row.key).namespace)
-            else:
-                counts = self.place(row.key) == (namespace, name)
-            if not counts:
-                return None
-        return TopicName(name, row.key, bool(row.flags & ALIAS))
+        counts = not row.flags or self._counts(namespace, name, row)
+        return TopicName(name, row.key, bool(row.flags & ALIAS)) if counts else None
 
     def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes, int]]:
         """The names with `first <= name < end` in order, each with its row and the row's shard: see `counted`."""

@@ -139,10 +139,9 @@ def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
 def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
     """Rows with everything that the steps need read ahead."""
     found, keys = RowsReadAhead(rows), list[bytes]()
-    names, removed, origins = defaultdict[int, list[bytes]](list), set[tuple[int, bytes]](), set[int]()
+    names, removed, origins = list[tuple[int, bytes]](), set[tuple[int, bytes]](), set[int]()
     for step in steps:
-        for place in names_of(step):
-            names[place[0]].append(place[1])
+        names += names_of(step)
         if isinstance(step, BeginChange | BindName):
             continue
         if isinstance(step, EndChange):
@@ -158,9 +157,8 @@ def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
             keys.append(place_key(step.sequence))
             if isinstance(step, PlaceTopic):
                 origins.add(step.origin.namespace)
-    found.read([*keys, *map(dropped_key, {*names, *origins})])
-    for namespace, some in names.items():
-        found.read_names(namespace, some, removed)
+    found.read([*keys, *map(dropped_key, {*origins, *(namespace for namespace, _ in names)})])
+    found.read_names(names, removed)
     return found
 
 

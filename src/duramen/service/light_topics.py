@@ -12,6 +12,7 @@ from duramen.base.errors import DuramenError
 from duramen.broker.fetch import FetchSource
 from duramen.broker.partition import Partition
 from duramen.coordinators.group.topics import LASTING
+from duramen.service.light_places import LightPlace
 
 __all__ = ["Appended", "LastingId", "LightTopic", "LightTopics", "OffsetDone"]
 
@@ -89,3 +90,6 @@ class LightTopics(Protocol):
 
     def find_many(self, keys: Collection[str | UUID]) -> Mapping[str | UUID, LightTopic]:
         """Those of these names and ids that there are, where no stream has them: looked up together."""
+
+    def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
+        """Places of some of these names, where no stream has them: of many names, without an object for each."""

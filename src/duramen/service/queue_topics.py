@@ -7,7 +7,6 @@ names has its own topic id, because clients treat two names with one id as corru
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from hashlib import blake2b
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -16,7 +15,6 @@ from duramen.base.errors import (
     BatchInvalid,
     CoordinatorLoading,
     DuramenError,
-    NameInvalid,
     NotCoordinator,
     NotLeader,
     OffsetNotAvailable,
@@ -35,7 +33,6 @@ from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.inventory.names import TopicPath, kafka_path
-from duramen.metadata.decisions import check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
 from duramen.queues.owners import has_owner, stored_bytes
@@ -56,10 +53,12 @@ from duramen.service.broker import Broker
 from duramen.service.cluster_names import ClusterTopicNames
 from duramen.service.forwarded_requests import KNOW_TOPIC, KnowTopic, TopicKnown
 from duramen.service.light_names import InventoryTopicNames, kafka_names
+from duramen.service.light_places import LightPlace, inventory_topic_id, is_kafka_name, places_of
 from duramen.service.light_topics import Appended, LastingId, LightTopic, OffsetDone
 
 __all__ = ["QueueTopic", "QueueTopics"]
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 _KNOWN_IDS: Final = 100_000
@@ -85,7 +84,7 @@ class QueueTopics:
         self.producers = TopicProducers()
         self._spaces: dict[str, Stream] = {}
         self._lengths: tuple[int, ...] = ()
-        self._ids: OrderedDict[UUID, str] = OrderedDict()
+        self._ids: OrderedDict[bytes, str] = OrderedDict()
         self._told: OrderedDict[UUID, int] = OrderedDict()  # leader epochs in which the leaders were told of topics
         self._position = ""
         self._known: dict[str, QueueTopic] = {}
@@ -147,6 +146,16 @@ class QueueTopics:
                 found[key] = topic
         return found | self._of_inventory(paths)
 
+    def places(self, names: Collection[str]) -> dict[str, LightPlace]:
+        """As of `LightTopics`: those of the inventory."""
+        if not self.broker.alone or not self.broker.inventory.is_made:
+            return {}  # on a cluster the shards are asked first
+        asked = [name for name in names if self._space_of(name) is None] if self._spaces else names
+        found = {one.name: one for one in places_of(self.broker.inventory, self.account, self.broker.streams, asked)}
+        for one in found.values():
+            _remember(self._ids, one.id, one.name)
+        return found
+
     def _space_of(self, name: str) -> tuple[Stream, int] | None:
         """The space whose prefix a name begins with, and how long that is."""
         for length in self._lengths:
@@ -159,7 +168,7 @@ class QueueTopics:
         found = self._space_of(name)
         if found is not None:
             space, length = found
-            return self._topic(name, space, name[length:].encode()) if _is_name(name) else None
+            return self._topic(name, space, name[length:].encode()) if is_kafka_name(name) else None
         path = kafka_path(name)
         return None if path is None else self._of_inventory({name: path}).get(name)
 
@@ -202,22 +211,22 @@ class QueueTopics:
         inventory, space = self.broker.inventory, self.broker.streams.find(queue_space_of(found.id))
         if space is None:
             return None
-        digest = blake2b(found.id.bytes + name.encode(), digest_size=16, key=inventory.id.bytes).digest()
-        of_inventory = self._topic(name, space, found.id.hex.encode(), UUID(bytes=digest))
+        id_ = UUID(bytes=inventory_topic_id(inventory.id, found.id.bytes, name))
+        of_inventory = self._topic(name, space, found.id.hex.encode(), id_)
         of_inventory.entry = found
         return of_inventory
 
     def name_of(self, id_: UUID) -> str | None:
         """The name of a topic with that id that was found here before, which may have another id now."""
-        return self._ids.get(id_)
+        return self._ids.get(id_.bytes)
 
     def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
         found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)
-        _remember(self._ids, found.id, name)
+        _remember(self._ids, found.id.bytes, name)
         return found
 
     def _by_id(self, id_: UUID) -> "QueueTopic | None":
-        name = self._ids.get(id_)
+        name = self._ids.get(id_.bytes)
         if name is None:
             name = next((one for one in map(partial(self._named, id_), self._spaces.items()) if one), "")
         topic = self._by_name(name)
@@ -238,14 +247,6 @@ class QueueTopics:
             if found is not None:
                 return found
         return None
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_name(name)
-    except NameInvalid:
-        return False
-    return True
 
 
 class QueueTopic(LightTopic):
@@ -472,7 +473,7 @@ def _nothing() -> None:
     """Nothing to cancel."""
 
 
-def _remember(known: OrderedDict[UUID, _T], id_: UUID, what: _T) -> None:
+def _remember(known: OrderedDict[_K, _T], id_: _K, what: _T) -> None:
     """Cache the newest ids."""
     known[id_] = what
     known.move_to_end(id_)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, QueueTopicRefused, StreamNotFound
 from duramen.broker.streams import BrokerStreams, Stream
+from duramen.service.light_places import LightPlace
 from duramen.service.light_topics import LightTopic, LightTopics
 
 __all__ = ["Found", "ResolvedTopics", "Resolver", "StreamResolver", "Topic", "TopicKey", "TopicResolver", "stream_in"]
@@ -93,6 +94,11 @@ class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
         found.update(self._light.find_many([key for key in keys if key not in found]))
         return found
 
+    def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
+        """The places of some light topics: see `LightTopics`."""
+        streams = self._streams
+        return self._light.places([name for name in names if name not in streams])
+
     def __getitem__(self, key: TopicKey) -> Topic | LightTopic:
         found = self._streams.get(key) or self._light.find(key)
         if found is None:
@@ -138,6 +144,10 @@ class ResolvedTopics:
         if isinstance(self._found, _AllTopics):
             return ResolvedTopics(self._found.look_up(keys), self._errors)
         return self
+
+    def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
+        """The places of those light topics that are found without an object for each; the others: see `light`."""
+        return self._found.places(names) if isinstance(self._found, _AllTopics) and not self._errors else {}
 
     def find(self, key: TopicKey) -> Topic | None:
         """The stream; None with the reason in `error`: a light topic is only returned with `light`."""

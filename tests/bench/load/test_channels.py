@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.bench.load.channels import IdempotentChannel, KafkaChannel, LoadChannel, NatsChannel
+from duramen.bench.load.channels import IdempotentChannel, KafkaChannel, LoadChannel, MetadataChannel, NatsChannel
 from duramen.codec.batch import check
 from duramen.codec.kafka.header import encode_response, read_request_header
+from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.produce import PartitionResponse, TopicResponse, decode_request
 from duramen.codec.kafka.produce import encode_response as encode_produced
 from duramen.codec.kafka.versions import APIS, ApiKey
@@ -103,3 +104,25 @@ def test_nats_answers_a_ping() -> None:
 def test_nats_refusals_are_errors(data: bytes) -> None:
     with pytest.raises(RequestInvalid):
         NatsChannel("a.b", "_INBOX.x", 10).take(data)
+
+
+@given(st.integers(1, 130), st.lists(st.integers(0), max_size=10))
+def test_metadata_requests_take_turns_and_answers_are_counted(answers: int, cuts: list[int]) -> None:
+    version = APIS[ApiKey.METADATA].high
+    channel = MetadataChannel(version, [["a", "b"], ["c"]])
+    frames = [memoryview(channel.frames(1))[4:] for _ in range(3)]
+    asked = [
+        REQUESTS[ApiKey.METADATA].decode(version, frame, read_request_header(frame).end)["topics"] for frame in frames
+    ]
+    assert [[topic["name"] for topic in topics] for topics in asked] == [["a", "b"], ["c"], ["a", "b"]]
+
+    def answer(error_code: int) -> bytes:
+        body = RESPONSES[ApiKey.METADATA].encode(version, {"topics": [{"name": "a", "error_code": error_code}]})
+        return encode_response(ApiKey.METADATA, version, 1, body)
+
+    assert _take(channel, answer(0) * answers, cuts) == answers
+    channel.check()
+    refused = MetadataChannel(version, [["a"]])
+    assert refused.take(answer(3)) == 1
+    with pytest.raises(RequestInvalid, match="a was not found: UNKNOWN_TOPIC_OR_PARTITION"):
+        refused.check()

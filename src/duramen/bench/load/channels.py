@@ -8,13 +8,16 @@ out; nothing here touches a socket.
 
 import os
 import time
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from itertools import cycle, islice
+from typing import Any, Final, Protocol
+from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.batch import BatchInput, encode, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.header import encode_request, response_body_start
+from duramen.codec.kafka.messages import REQUESTS, RESPONSES
 from duramen.codec.kafka.produce import (
     PartitionData,
     ProduceRequest,
@@ -26,7 +29,7 @@ from duramen.codec.kafka.versions import ApiKey
 from duramen.codec.nats import Parser, ServerError, Signal, encode_pub
 from duramen.codec.varint import encode_uvarint
 
-__all__ = ["IdempotentChannel", "KafkaChannel", "LoadChannel", "NatsChannel"]
+__all__ = ["IdempotentChannel", "KafkaChannel", "LoadChannel", "MetadataChannel", "NatsChannel"]
 
 _CLIENT_ID: Final = "duramen-bench"
 _ALL: Final = -1
@@ -34,6 +37,8 @@ _TIMEOUT_MS: Final = 30_000
 _PARTITION_BYTES: Final = 33  # of an answer without an error: numbers (30), no record errors, no message, no tags
 _LARGEST_SEQUENCE: Final = 0x7FFFFFFF
 _PONG: Final = b"PONG\r\n"
+_NULL_ID: Final = UUID(int=0)
+_CHECKED_EVERY: Final = 50
 
 
 class LoadChannel(Protocol):
@@ -136,6 +141,46 @@ def _error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+
+
+class MetadataChannel:
+    """Metadata requests, each for the next names of `requests`, which start again after the last."""
+
+    def __init__(self, version: int, requests: Iterable[Sequence[str]]) -> None:
+        schema, options = REQUESTS[ApiKey.METADATA], {"allow_auto_topic_creation": False}
+        bodies = [
+            schema.encode(version, {**options, "topics": [{"name": name, "topic_id": _NULL_ID} for name in names]})
+            for names in requests
+        ]
+        self._frames = cycle([encode_request(ApiKey.METADATA, version, 1, _CLIENT_ID, body) for body in bodies])
+        self.reply = b""
+        self._version = version
+        self._held = bytearray()
+        self._taken = 0
+        self._kept = list[bytes]()
+
+    def frames(self, count: int) -> bytes:
+        return b"".join(islice(self._frames, count))
+
+    def take(self, data: bytes) -> int:
+        held, count = self._held, 0
+        held += data
+        while len(held) >= 4 and len(held) >= (end := 4 + int.from_bytes(held[:4], "big")):
+            if not self._taken % _CHECKED_EVERY:
+                self._kept.append(bytes(held[4:end]))
+            self._taken += 1
+            count += 1
+            del held[:end]
+        return count
+
+    def check(self) -> None:
+        """Look at some of the answers, after the measurement. Raises RequestInvalid where a topic was not found."""
+        for frame in self._kept:
+            start = response_body_start(ApiKey.METADATA, self._version, frame)
+            answer: dict[str, Any] = RESPONSES[ApiKey.METADATA].decode(self._version, frame, start)
+            for topic in answer["topics"]:
+                if topic["error_code"]:
+                    raise RequestInvalid(f"{topic['name']} was not found: {_error_name(topic['error_code'])}")
 
 
 class NatsChannel:

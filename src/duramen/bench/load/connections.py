@@ -1,7 +1,8 @@
 """Open connections with their channels, for both load generators."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from duramen.base.errors import ServerUnreachable
@@ -12,7 +13,7 @@ from duramen.client.cluster import parse_servers
 from duramen.client.connection import BrokerConnection
 from duramen.codec.kafka.versions import ApiKey
 
-__all__ = ["CHUNK_BYTES", "Line", "lost", "open_line"]
+__all__ = ["CHUNK_BYTES", "Line", "kafka_version", "lost", "open_kafka", "open_line"]
 
 CHUNK_BYTES: Final = 256 * 1024
 _TIMEOUT_S: Final = 30.0
@@ -39,17 +40,35 @@ def open_line(
         channel = NatsChannel(contender.topic, connection.inbox, value_bytes)
         connection.socket.setblocking(False)
         return Line(connection.socket, channel)
-    ((host, port),) = parse_servers(contender.address)
-    negotiating = BrokerConnection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
-    try:
+    with _negotiating(contender.address) as negotiating:
         version = negotiating.version(ApiKey.PRODUCE)
         if idempotent:
             producer_id: int = negotiating.request(ApiKey.INIT_PRODUCER_ID, _ANY_PRODUCER)["producer_id"]
             channel = IdempotentChannel(version, contender.topic, value_bytes, producer_id, *partitions)
         else:
             channel = KafkaChannel(version, contender.topic, value_bytes, partitions)
+    return open_kafka(contender, channel)
+
+
+def kafka_version(address: str, api: ApiKey) -> int:
+    """The newest version of an API that both sides know. Raises ServerUnreachable."""
+    with _negotiating(address) as negotiating:
+        return negotiating.version(api)
+
+
+@contextmanager
+def _negotiating(address: str) -> Iterator[BrokerConnection]:
+    ((host, port),) = parse_servers(address)
+    connection = BrokerConnection(host, port, client_id="duramen-bench", timeout_s=_TIMEOUT_S)
+    try:
+        yield connection
     finally:
-        negotiating.close()
+        connection.close()
+
+
+def open_kafka(contender: Contender, channel: LoadChannel) -> Line:
+    """A new connection to a contender's Kafka door. Raises ServerUnreachable."""
+    ((host, port),) = parse_servers(contender.address)
     try:
         opened = socket.create_connection((host, port), _TIMEOUT_S)
     except OSError as error:

@@ -12,7 +12,7 @@ from duramen.bench.contenders import Contender
 from duramen.bench.load.connections import CHUNK_BYTES, Line, lost, open_line
 from duramen.bench.load.schedule import Schedule
 
-__all__ = ["pace", "wait_until_ns"]
+__all__ = ["pace", "pace_line", "wait_until_ns"]
 
 _SPIN_NS: Final = 150_000
 """Timers of the system are late by about this much: the rest is spent looking."""
@@ -99,7 +99,11 @@ def pace(contender: Contender, value_bytes: int, warm: Schedule, schedule: Sched
 
     What `warm` says goes before and is not counted. Raises RequestTimedOut, ServerUnreachable or RequestInvalid.
     """
-    line = open_line(contender, value_bytes)
+    return pace_line(contender, open_line(contender, value_bytes), warm, schedule)
+
+
+def pace_line(contender: Contender, line: Line, warm: Schedule, schedule: Schedule) -> list[int]:
+    """As `pace`, on a connection that is open; it is closed at the end."""
     try:
         _Run(contender, line, warm).run()
         counted = _Run(contender, line, schedule)

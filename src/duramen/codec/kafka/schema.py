@@ -20,7 +20,15 @@ from duramen.base.errors import RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
-__all__ = ["LARGEST_ELEMENTS", "LARGEST_TAGS", "LARGEST_TEXT_BYTES", "Message", "Schema", "SchemaField"]
+__all__ = [
+    "LARGEST_ELEMENTS",
+    "LARGEST_TAGS",
+    "LARGEST_TEXT_BYTES",
+    "EncodedElements",
+    "Message",
+    "Schema",
+    "SchemaField",
+]
 
 Message = dict[str, Any]
 
@@ -44,6 +52,10 @@ _FIXED: Final[Mapping[str, struct.Struct]] = {
     "float64": struct.Struct(">d"),
 }
 _NULL_UUID = uuid.UUID(int=0)
+
+
+class EncodedElements(list[bytes]):
+    """An array's elements that are encoded already, in a message to encode."""
 
 
 class SchemaField(NamedTuple):
@@ -115,9 +127,20 @@ class Schema:
         self.flexible = flexible
         self.fields = _parse([line for line in text.splitlines() if line.strip()])
         self._codec = cache(self._compile)
+        self._element = cache(self._compile_element)
 
     def _compile(self, version: int) -> _Codec:
         return _struct_codec(self.fields, version, flexible=version >= self.flexible)
+
+    def _compile_element(self, version: int, name: str) -> "Encoder":
+        (field,) = [one for one in self.fields if one.name == name]
+        return _struct_codec(field.fields, version, flexible=version >= self.flexible).encode
+
+    def encode_element(self, version: int, name: str, element: Mapping[str, Any]) -> bytes:
+        """The bytes of one structure of the array with that name."""
+        out: list[bytes] = []
+        self._element(version, name)(element, out)
+        return b"".join(out)
 
     def decode(self, version: int, data: Buffer, position: int = 0) -> Message:
         """The message in `data` from `position` on. Raises RequestInvalid.
@@ -364,6 +387,9 @@ def _array_codec(field: SchemaField, element: _Codec, *, flexible: bool) -> _Cod
             out.append(write_length(-1))
             return
         out.append(write_length(len(values)))
+        if type(values) is EncodedElements:
+            out += values
+            return
         for value in values:
             encode_element(value, out)
 

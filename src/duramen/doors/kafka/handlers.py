@@ -106,6 +106,7 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
             cluster(_DESCRIBE, Refuses.ENTRY),
             names=metadata.listed_light, only_reads=True,
         ),
+        metadata.decode_metadata,
     ),
     ApiKey.API_VERSIONS: ApiHandler(
         metadata.handle_api_versions, AdmissionRules(open_because="a client asks for it before it authenticates")

@@ -7,10 +7,13 @@ from typing import Final
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NameInvalid, NameNotResolved, StreamExists, StreamNotFound
+from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.kafka.errors import ErrorCode
-from duramen.codec.kafka.schema import Message
-from duramen.codec.kafka.versions import APIS, FEATURES
+from duramen.codec.kafka.messages import RESPONSES
+from duramen.codec.kafka.metadata import TopicsByName, encode_topic, read_named, topic_end
+from duramen.codec.kafka.schema import EncodedElements, Message
+from duramen.codec.kafka.versions import APIS, FEATURES, ApiKey
 from duramen.doors.kafka.request.brokers import (
     brokers,
     fenced_brokers,
@@ -27,6 +30,7 @@ from duramen.metadata.decisions import Definition, check_name
 from duramen.metadata.partitions import PartitionId
 from duramen.service.authorize import CLUSTER_NAME, Access, Operation, ResourceType
 from duramen.service.inventory_names import auto_create
+from duramen.service.light_places import LightPlace
 from duramen.service.light_topics import LightTopic
 from duramen.service.resolve import Found, ResolvedTopics, TopicKey, stream_in
 
@@ -36,6 +40,7 @@ __all__ = [
     "absent",
     "absent_names",
     "api_versions",
+    "decode_metadata",
     "handle_api_versions",
     "handle_describe_cluster",
     "handle_metadata",
@@ -124,23 +129,51 @@ class _Asked:
         self._exchange = exchange
         self._request = request
         self._count = count
-        self._found: dict[int, Message] = {}
+        self._found: dict[int, Message | bytes] = {}
+        self._ends: dict[Partition, bytes] = {}
         if not count:
             self._reply()
 
     def put(self, at: int, topic: Message) -> None:
         """One topic's answer, in its place."""
-        if self._request["include_topic_authorized_operations"] and not topic["error_code"]:
-            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+        if not topic["error_code"]:
+            topic["topic_authorized_operations"] = self._operations
+        self._put(at, topic)
+
+    def put_light(self, at: int, topic: LightPlace) -> None:
+        """Like `put`, for a light topic: those of a partition differ in their names and ids only."""
+        end = self._ends.get(topic.partition)
+        if end is None:
+            partition = tuple(_light_partition(self.context, topic.partition).items())
+            end = self._ends[topic.partition] = topic_end(self._exchange.version, self._operations, partition)
+        self._put(at, encode_topic(self._exchange.version, topic.name, topic.id, end))
+
+    @property
+    def _operations(self) -> int:
+        return TOPIC_OPERATIONS if self._request["include_topic_authorized_operations"] else _NO_OPERATIONS
+
+    def _put(self, at: int, topic: Message | bytes) -> None:
         self._found[at] = topic
         if len(self._found) == self._count:
             self._reply()
 
     def _reply(self) -> None:
-        answer = {**nodes(self.context), "topics": [self._found[at] for at in range(self._count)]}
+        topics, version = [self._found[at] for at in range(self._count)], self._exchange.version
+        answer = {**nodes(self.context), "topics": topics}
         if self._request["include_cluster_authorized_operations"]:
             answer["cluster_authorized_operations"] = _CLUSTER_OPERATIONS
-        self._exchange.reply(answer)
+        if not self._ends:
+            self._exchange.reply(answer)
+            return
+        schema, encoded = RESPONSES[ApiKey.METADATA], EncodedElements()
+        for topic in topics:
+            if isinstance(topic, bytes):
+                encoded.append(topic)
+                continue
+            if topic["error_code"]:
+                self._exchange.failed(topic["error_code"])
+            encoded.append(schema.encode_element(version, "topics", topic))
+        self._exchange.reply_body(schema.encode(version, {**answer, "topics": encoded}))
 
 
 def _names_none(asked: ApiNeeds) -> bool:
@@ -152,7 +185,7 @@ def _names_none(asked: ApiNeeds) -> bool:
 def names(asked: ApiNeeds) -> Sequence[TopicKey]:
     """The topics in the request, by name or by id."""
     wanted = () if _names_none(asked) else asked.request["topics"]
-    return [_key(topic["name"], topic["topic_id"]) for topic in wanted]
+    return wanted if type(wanted) is TopicsByName else [_key(topic["name"], topic["topic_id"]) for topic in wanted]
 
 
 def _key(name: str | None, topic_id: UUID) -> TopicKey:
@@ -175,6 +208,16 @@ def _every(context: Context) -> Iterable[Stream]:
     return chain(context.service.resolver.every(), context.broker.streams.live_topics)
 
 
+def decode_metadata(_: Context, exchange: Exchange) -> None:
+    """Most requests name all their topics, which then need no structure each."""
+    header = exchange.header
+    exchange.request = read_named(header.version, exchange.frame, header.end)
+    if exchange.request is None:
+        exchange.message()
+    else:
+        exchange.decoded(len(exchange.request["topics"]))
+
+
 def absent_names(asked: ApiNeeds) -> Iterable[str]:
     """The topics that may have to be created."""
     return [name for name in names(asked) if isinstance(name, str)]
@@ -183,7 +226,7 @@ def absent_names(asked: ApiNeeds) -> Iterable[str]:
 def handle_metadata(context: Context, exchange: Exchange) -> None:
     """The requested topics, or all; missing ones are created if that is allowed."""
     request = exchange.message()
-    wanted: Sequence[Message] | None = request["topics"]
+    wanted: Sequence[Message] | TopicsByName | None = request["topics"]
     admitted = exchange.admitted
     if wanted is None or (exchange.version == 0 and not wanted):
         found = [_topic(context, one) for one in _every(context) if admitted.refusal(_DESCRIBE, one.name) is None]
@@ -196,17 +239,23 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
         for at, answer in enumerate(found):
             asked.put(at, answer)
         return
-    keys = list(dict.fromkeys((topic["name"], topic["topic_id"]) for topic in wanted))
-    if exchange.version < _BY_ID and any(name is None or topic_id != _NULL_ID for name, topic_id in keys):
+    keys = _wanted(wanted)
+    if exchange.version < _BY_ID and any(name is None or topic_id is not _NULL_ID for name, topic_id in keys):
         refused = [_missing(name or "", topic_id, ErrorCode.INVALID_REQUEST) for name, topic_id in keys]
         exchange.reply({"topics": refused, "controller_id": -1, "cluster_id": None})
         return
     may_create = request["allow_auto_topic_creation"] is not False
-    topics = admitted.topics.looked_up([_key(*one) for one in keys])
+    places = admitted.topics.places([name for name, topic_id in keys if name is not None and topic_id is _NULL_ID])
+    others = [_key(*one) for one in keys if one[0] not in places or one[1] is not _NULL_ID]
+    topics = admitted.topics.looked_up(others)
     asked = _Asked(context, exchange, request, len(keys))
     for at, (name, topic_id) in enumerate(keys):
+        place = None if name is None else places.get(name)
+        if place is not None and topic_id is _NULL_ID:
+            asked.put_light(at, place)
+            continue
         put = partial(asked.put, at)
-        if name is None or topic_id != _NULL_ID:
+        if name is None or topic_id is not _NULL_ID:
             stream = topics.find(topic_id)
             light = None if stream is not None else topics.light(topic_id)
             if stream is not None:
@@ -217,6 +266,14 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
                 put(_missing(None, topic_id, absence(topics, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)))
         else:
             _by_name(context, exchange, topics, name, put, may_create=may_create)
+
+
+def _wanted(topics: Sequence[Message] | TopicsByName) -> list[tuple[str | None, UUID]]:
+    """The names and ids of the requested topics, each once: an id that is not given is `_NULL_ID` itself."""
+    if isinstance(topics, TopicsByName):
+        return [(name, _NULL_ID) for name in topics]
+    found = dict.fromkeys((topic["name"], topic["topic_id"]) for topic in topics)
+    return [(name, _NULL_ID if topic_id == _NULL_ID else topic_id) for name, topic_id in found]
 
 
 def _by_name(
@@ -305,15 +362,19 @@ def _topic(context: Context, stream: Stream) -> Message:
 
 
 def _light_topic(context: Context, topic: LightTopic) -> Message:
-    place = PartitionId(topic.partition.log.key.stream_id, topic.partition.index)
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": False,
-        "partitions": [partition_at(context, place, 0, live_brokers(context))],
+        "partitions": [_light_partition(context, topic.partition)],
         "topic_authorized_operations": _NO_OPERATIONS,
     }
+
+
+def _light_partition(context: Context, partition: Partition) -> Message:
+    place = PartitionId(partition.log.key.stream_id, partition.index)
+    return partition_at(context, place, 0, live_brokers(context))
 
 
 def nodes(context: Context) -> Message:

@@ -122,7 +122,7 @@ def partition_at(context: Context, place: PartitionId, index: int, live: frozens
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "offline_replicas": () if live is None else [one for one in state.replicas if one not in live],
+        "offline_replicas": () if live is None else tuple(one for one in state.replicas if one not in live),
     }
 
 
