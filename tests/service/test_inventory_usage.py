@@ -3,13 +3,15 @@
 import random
 
 import pytest
-from tests.service.inventory import ACCOUNT, InventoryTopics
+from tests.coordinators.inventory.node import ACCOUNT, at
+from tests.service.inventory import InventoryTopics
 
 from duramen.base.catalogue.inventory import BYTES_QUOTA
 from duramen.base.errors import BytesQuotaExceeded
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.inventory.directory import DeleteNamespace, UpdateNamespace
 from duramen.queues.owners import owned_queues
+from duramen.sim.broker import CallbackResult
 
 NAMESPACES = ("acme/dev", "acme/prod", "bolt/dev", "bolt/prod")
 
@@ -132,3 +134,38 @@ def test_bytes_go_with_namespaces() -> None:
     assert node.used("acme")[BYTES_QUOTA, "tenant"] == node.used("bolt")[BYTES_QUOTA, "tenant"] == size // 2
     node.do(inventory.change, DeleteNamespace(dev.id))
     assert node.used("bolt")[BYTES_QUOTA, "tenant"] == 0
+
+
+@pytest.mark.parametrize("steps", range(0, 28, 3))
+def test_first_records_of_a_topic_that_moves_count_where_it_moves_to(steps: int) -> None:
+    node, chance, moved = InventoryTopics(), random.Random(steps), CallbackResult[object]()
+    node.create("acme/dev/a")
+    for namespace in ("acme/dev", "acme/prod"):
+        node.set(namespace, quota_bytes=1_000_000)
+    node.inventory.move_topic(ACCOUNT, at("acme/dev/a"), at("acme/prod/b"), moved, keep_alias=False)
+    for _ in range(steps):
+        node.hand.worker.run_soon()
+        node.hand.worker.step(chance.choice(("sync", "disk", "rows", "rows")))
+    here = "acme/dev/a" if node.topics.find("acme.dev.a") is not None else "acme/prod/b"
+    stored = node.send(here, bytes(1_000))
+    node.hand.settle()
+    assert moved.value is None
+    assert stored.calls[0][1] is None
+    assert node.used("acme/dev")[BYTES_QUOTA, "namespace"] == 0
+    assert node.used("acme/prod")[BYTES_QUOTA, "namespace"] > 1_000
+
+
+def test_topics_without_records_move_without_a_record() -> None:
+    node = InventoryTopics()
+    for name in "ab":
+        node.create(f"acme/dev/{name}")
+    assert node.put("acme/dev/a", b"1") is None
+
+    def records() -> int:
+        return sum(one.log.end_offset for one in node.hand.broker.streams.get(INVENTORY_QUEUES).partitions)
+
+    assert records() == 1
+    node.move("acme/dev/b", "acme/prod/b")
+    assert records() == 1
+    node.move("acme/dev/a", "acme/prod/a")
+    assert records() == 2

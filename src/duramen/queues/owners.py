@@ -30,6 +30,7 @@ __all__ = [
     "account",
     "aged_queues",
     "has_owner",
+    "have_owners",
     "is_owned_key",
     "owned_bytes",
     "owned_queue",
@@ -134,6 +135,11 @@ def owned_queue(rows: StateRows | PendingRows, queue: bytes) -> OwnedQueue | Non
 def has_owner(rows: StateRows, queue: bytes) -> bool:
     """Whether the queue of that hash has an owner."""
     return rows.get(owned_key(queue)) is not None
+
+
+def have_owners(rows: StateRows, queues: Iterable[bytes]) -> list[bool]:
+    """`has_owner` for many queues."""
+    return [value is not None for value in rows.get_many([*map(owned_key, queues)])]
 
 
 def _read(value: bytes | None) -> OwnedQueue | None:

@@ -66,7 +66,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader
 from duramen.rpc.server import RpcServer
 from duramen.service.internal_streams import InternalStreams
-from duramen.service.inventory_names import drop_topic, own_records, submit_here, tenant_problem
+from duramen.service.inventory_names import drop_topic, have_records, own_records, submit_here, tenant_problem
 from duramen.service.inventory_usage import InventoryUsage
 from duramen.service.leftover_records import LeftoverRecords
 from duramen.service.methods import wires_by
@@ -268,6 +268,7 @@ class BrokerParts(ABC):
             )  # fmt: skip
             shards.own_records = partial(own_records, self.streams, partial(submit_here, self.coordinators))
             shards.drop_records = partial(drop_topic, self.streams, self.coordinators, self.groups)
+            shards.have_records = partial(have_records, self.streams, self.coordinators)
             return Inventory(
                 shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
                 kit=kit,

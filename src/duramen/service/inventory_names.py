@@ -1,6 +1,6 @@
 """Kafka names of inventory topics, `tenant.namespace.topic`: they hide no other topic, and no topic hides them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -15,18 +15,19 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.quotas import CreatedNames
-from duramen.coordinators.inventory.shard import queue_space_of
+from duramen.coordinators.inventory.shard import QUEUE_SPACES, queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
+from duramen.inventory.ids import durability_of_bytes
 from duramen.inventory.names import kafka_path
 from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty, Own, QueueCommand
 from duramen.queues.names import Queue
-from duramen.queues.owners import OwnRetention
+from duramen.queues.owners import OwnRetention, have_owners
 
 __all__ = [
-    "auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "own_records", "submit_here",
-    "tenant_problem",
+    "auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "have_records", "own_records",
+    "submit_here", "tenant_problem",
 ]  # fmt: skip
 
 Submit: TypeAlias = Callable[[Partition, QueueCommand, Callable[[object], None]], None]
@@ -125,6 +126,30 @@ def own_records(
     else:
         queue, partition = _queue(space, lasting_id)
         submit(partition, Own(queue, namespace, own), done)
+
+
+def have_records(streams: BrokerStreams, runtime: Runtime, lasting_ids: Sequence[bytes]) -> list[bool]:
+    """Which topics may have records that know their namespace, on a node that is alone.
+
+    Records that were accepted in this turn of the event loop do not count.
+    """
+    found, names = [False] * len(lasting_ids), [lasting_id.hex().encode() for lasting_id in lasting_ids]
+    spaces = {durability: streams.find(name) for durability, name in QUEUE_SPACES.items()}
+    by_partition = dict[Partition, list[int]]()
+    for at, (lasting_id, name) in enumerate(zip(lasting_ids, names, strict=True)):
+        space = spaces[durability_of_bytes(lasting_id)]
+        if space is not None:
+            by_partition.setdefault(space.partition(partition_of(name, space.shards)), []).append(at)
+    for partition, places in by_partition.items():
+        stream, index = partition.stream, partition.index
+        if runtime.applied_offset(stream.name, index) == partition.log.end_offset:
+            hashed = map(hash_of(partition.place.stream_id), (names[at] for at in places))
+            owned = have_owners(runtime.rows(stream.name, index), [*hashed])
+        else:
+            owned = [True] * len(places)  # what is not applied yet may be their first records
+        for at, one in zip(places, owned, strict=True):
+            found[at] = one
+    return found
 
 
 def _queue(space: Stream, lasting_id: UUID) -> tuple[Queue, Partition]:

@@ -289,10 +289,11 @@ class _MovesTogether:
 
     def _own(self, placed: dict[int, Any]) -> None:
         """Assign the records to the new namespace; the old names still show a change in progress."""
-        left, told = len(placed), dict[int, Any]()
+        numbers, left, told = [*placed], len(placed), dict[int, Any]()
 
-        def answered(number: int, answer: object) -> None:
+        def answered(at: int, answer: object) -> None:
             nonlocal left
+            number = numbers[at]
             if isinstance(answer, DuramenError):
                 self._ended(number, records_behind(answer))
             else:
@@ -301,9 +302,8 @@ class _MovesTogether:
             if not left and told:
                 self._end(told)
 
-        for number in placed:
-            key, namespace = self._begun[number][0].key, self._targets[number].namespace
-            self._shards.own(key, namespace, None, partial(answered, number))
+        keys = [self._begun[number][0].key for number in numbers]
+        self._shards.own_all(keys, self._targets[numbers[0]].namespace, answered)
 
     def _end(self, placed: dict[int, Any]) -> None:
         """If the old name is in the shard that created the topic, that step has ended the change already."""

@@ -20,7 +20,7 @@ from duramen.coordinators.inventory.shard import (
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
-from duramen.inventory.ids import TopicKey, topic_id
+from duramen.inventory.ids import TopicKey, topic_id, topic_id_bytes
 from duramen.inventory.names import shard_of
 from duramen.inventory.positions import split_position
 from duramen.inventory.reading import InventoryRows
@@ -106,6 +106,8 @@ class InventoryShards:
         self._busy = set[int]()
         self.own_records: OwnRecords = lambda _, __, ___, done: done(None)
         self.drop_records: DropRecords = lambda _, done: done(None)
+        self.have_records: Callable[[Sequence[bytes]], Sequence[bool]] = lambda lasting_ids: [True] * len(lasting_ids)
+        """Which topics may have records, by their lasting ids; without those accepted in this turn."""
 
     alone = True
     """Whether this node has all shards."""
@@ -264,6 +266,26 @@ class InventoryShards:
     def drop(self, key: TopicKey, done: Done) -> None:
         """Delete the records of a deleted topic; `done` gets an error unless that is confirmed."""
         self.drop_records(topic_id(self.inventory_id, key), done)
+
+    def own_all(self, keys: Sequence[TopicKey], namespace: int, done: Callable[[int, Any], None]) -> None:
+        """Like `own` for many topics, on a node with all shards; `done` gets the index of a topic and its response.
+
+        Topics without records are told nothing: their first record has the namespace that they have then.
+        """
+
+        def look() -> None:
+            inventory_id = self.inventory_id
+            try:
+                have = self.have_records([topic_id_bytes(inventory_id, key) for key in keys])
+            except DuramenError:
+                have = [True] * len(keys)  # the rows cannot be read now
+            for at, (key, has) in enumerate(zip(keys, have, strict=True)):
+                if has:
+                    self.own(key, namespace, None, partial(done, at))
+                else:
+                    done(at, None)
+
+        self._runtime.soon(look)  # records with the old namespace were accepted in this turn at the latest
 
     def log(self, shard: int) -> Log:
         """The log with the events of a shard."""

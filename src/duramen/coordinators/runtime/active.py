@@ -138,9 +138,12 @@ class ActiveShard:
         pending = _Pending(command, frozenset(self.shard.keys_of(command)), done)
         # It takes its turn for all its keys at once: two commands have the same order for every key.
         for key in pending.keys:
-            turn = self._turns.setdefault(key, deque())
-            pending.ahead += bool(turn)
-            turn.append(pending)
+            turn = self._turns.get(key)
+            if turn is None:
+                self._turns[key] = deque((pending,))
+            else:
+                pending.ahead += 1
+                turn.append(pending)
         if pending.ahead:
             self._waiting[pending] = None
         else:

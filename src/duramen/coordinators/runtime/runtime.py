@@ -375,6 +375,10 @@ class Runtime:
         else:
             (active.begin if early else active.submit)(command, done)
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run an action in the next turn of the event loop: all that was accepted in this one is appended by then."""
+        self._kit.store.soon(action)
+
     def beside(self, job: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """Run a job off the event loop; it must not read the states."""
         self._kit.store.run(job, done)
