@@ -74,6 +74,7 @@ from duramen.inventory.steps import (
     RemoveAlias,
     RemoveTopic,
     StepsTogether,
+    TopicStep,
     decide_together,
     names_of,
 )
@@ -175,7 +176,7 @@ _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
     """Commands that share one of these are decided one after the other."""
     if isinstance(command, StepsTogether):
-        return tuple({key for step in command.steps for key in _keys_of_step(step)})
+        return _keys_of_steps(command.steps)
     if isinstance(command, Fenced):
         return topic_keys(command.step)
     if isinstance(command, Fence):
@@ -184,7 +185,7 @@ def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
         return (_lock_of_topic(command.sequence),)
     if isinstance(command, CreateTopics | DropNamespace | SweepNamespace):
         return _keys_of_many(command)
-    return tuple(_keys_of_step(command))
+    return _keys_of_steps((command,))
 
 
 def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tuple[Hashable, ...]:
@@ -198,13 +199,16 @@ def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tup
     return tuple(found)
 
 
-def _keys_of_step(step: ChangeStep) -> list[Hashable]:
+def _keys_of_steps(steps: Iterable[ChangeStep]) -> tuple[Hashable, ...]:
     # Changes of other names of the namespace can run concurrently.
-    places = (step.origin,) if isinstance(step, PlaceTopic) else names_of(step)
-    found: list[Hashable] = [(namespace, crc32(name) % _LOCKS, "names") for namespace, name in places]
-    if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
-        found.append(_lock_of_topic(step.sequence))
-    return found
+    names, sequences = set[tuple[int, int]](), set[int]()
+    for step in steps:
+        for namespace, name in (step.origin,) if isinstance(step, PlaceTopic) else names_of(step):
+            names.add((namespace, crc32(name) % _LOCKS))
+        if isinstance(step, TopicStep):
+            sequences.add(step.sequence % _LOCKS)
+    locks = (_lock_of_topic(sequence) for sequence in sequences)
+    return (*((namespace, lock, "names") for namespace, lock in names), *locks)
 
 
 def _lock_of_topic(sequence: int) -> tuple[int, str]:

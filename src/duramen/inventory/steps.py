@@ -21,7 +21,7 @@ from duramen.inventory.rows import (
 
 __all__ = [
     "AddAlias", "BeginChange", "BindName", "ChangeStep", "EndChange", "MoveWithin", "PlaceTopic", "RemoveAlias",
-    "RemoveTopic", "StepsTogether", "decide_together", "names_of", "subjects_of",
+    "RemoveTopic", "StepsTogether", "TopicStep", "decide_together", "names_of", "subjects_of",
 ]  # fmt: skip
 
 
@@ -106,9 +106,11 @@ class RemoveAlias(NamedTuple):
     name: bytes
 
 
-ChangeStep: TypeAlias = (
-    BeginChange | MoveWithin | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
-)  # fmt: skip
+# Names for unions, because one that is written in place is made again by each evaluation.
+_NameStep: TypeAlias = BeginChange | BindName | EndChange
+_ReadNameStep: TypeAlias = BeginChange | BindName
+TopicStep: TypeAlias = PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
+ChangeStep: TypeAlias = _NameStep | MoveWithin | TopicStep
 
 
 class StepsTogether(NamedTuple):
@@ -122,7 +124,7 @@ Decide = Callable[[ChangeStep, StateRows], tuple[Sequence[InventoryEvent], objec
 
 def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
     """The names whose rows a step changes."""
-    if isinstance(step, BeginChange | BindName | EndChange):
+    if isinstance(step, _NameStep):
         return ((step.namespace, step.name),)
     if isinstance(step, MoveWithin):
         return (step.namespace, step.name), (step.to_namespace, step.to_name)
@@ -131,7 +133,7 @@ def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
 
 def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
     """The names and the topic of a step."""
-    if isinstance(step, PlaceTopic | RemoveTopic | AddAlias | RemoveAlias):
+    if isinstance(step, TopicStep):
         return (step.sequence, *names_of(step))
     return names_of(step)
 
@@ -142,7 +144,7 @@ def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
     names, removed, origins = list[tuple[int, bytes]](), set[tuple[int, bytes]](), set[int]()
     for step in steps:
         names += names_of(step)
-        if isinstance(step, BeginChange | BindName):
+        if isinstance(step, _ReadNameStep):
             continue
         if isinstance(step, EndChange):
             keys.append(pending_key(step.namespace, step.name))

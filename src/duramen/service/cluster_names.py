@@ -7,7 +7,7 @@ from uuid import UUID
 
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightPlace
+from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightQueue
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
@@ -195,13 +195,13 @@ class ClusterTopicNames(InventoryTopicNames):
         requests = {leader: FindLags([asked(at) for at in some], most) for leader, some in by_leader.items()}
         self._broker.caller.gather(FIND_LAGS, requests, gathered)
 
-    def place_of(self, stored: str) -> LightPlace | None:
+    def place_of(self, stored: str) -> LightQueue | None:
         """As of `LightTopicNames`; of a topic of the inventory, once its name is known."""
         if not stored.startswith(LASTING):
             return super().place_of(stored)
         name, id_ = next(iter(self.names_of(stored)), None), LastingId.of_stored(stored)
         space = None if id_ is None else self._broker.streams.find(queue_space_of(id_))
-        return None if name is None or space is None else LightPlace(name, space, stored.removeprefix(LASTING).encode())
+        return None if name is None or space is None else LightQueue(name, space, stored.removeprefix(LASTING).encode())
 
     def _count(self, request: FindLags, done: Done[LagsFound]) -> None:
         """Count for another node what is led here, some at a time."""
@@ -231,5 +231,5 @@ class ClusterTopicNames(InventoryTopicNames):
             return None
 
 
-def _partition(place: LightPlace) -> PartitionId:
+def _partition(place: LightQueue) -> PartitionId:
     return PartitionId(place.space.id, partition_of(place.queue, place.space.shards))

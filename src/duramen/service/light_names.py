@@ -9,7 +9,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
 from duramen.base.patterns import literal_prefix
 from duramen.broker.streams import Stream
-from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightPlace
+from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightQueue
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
@@ -80,10 +80,10 @@ class InventoryTopicNames:
         found = ((name, self._topics.find(name)) for name in names)
         done({name: topic.stored_as for name, topic in found if topic is not None})
 
-    def place_of(self, stored: str) -> LightPlace | None:
+    def place_of(self, stored: str) -> LightQueue | None:
         """As of `LightTopicNames`."""
         topic = self._of_stored(stored)
-        return None if topic is None else LightPlace(topic.name, *topic.place)
+        return None if topic is None else LightQueue(topic.name, *topic.place)
 
     def _of_stored(self, stored: str) -> FoundLightTopic | None:
         name = next(iter(self.names_of(stored)), "") if stored.startswith(LASTING) else stored

@@ -21,7 +21,7 @@ __all__ = [
     "GroupTopics",
     "LightFound",
     "LightLag",
-    "LightPlace",
+    "LightQueue",
     "LightTopicNames",
 ]
 
@@ -52,7 +52,7 @@ class LightFound(NamedTuple):
     lag: LightLag | None
 
 
-class LightPlace(NamedTuple):
+class LightQueue(NamedTuple):
     """The present name of a light topic, and the queue with its records."""
 
     name: str
@@ -125,7 +125,7 @@ class LightTopicNames(Protocol):
         After `done`, this node knows the present names of these topics.
         """
 
-    def place_of(self, stored: str) -> LightPlace | None:
+    def place_of(self, stored: str) -> LightQueue | None:
         """The place of a topic by the key name of its offsets; None if this node knows of no such topic."""
 
 
@@ -227,7 +227,7 @@ class GroupTopics:
         light = self.light is not None and self._streams.readable(stored) is None
         return light and self._place(stored) is not None
 
-    def _place(self, stored: str) -> LightPlace | None:
+    def _place(self, stored: str) -> LightQueue | None:
         return None if self.light is None else self.light.place_of(stored)
 
     def find_bounds_by(self, find: FindBounds) -> None:
