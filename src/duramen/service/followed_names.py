@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.errors import (
     DuramenError,
     InventoryPositionLost,
@@ -60,20 +61,11 @@ class FollowedNames:
 
     def when_known(self, wanted: Iterable[Wanted], done: Done) -> None:
         """`done` once all these names are known, and kept current from then on; or with why they cannot be."""
-        left, failed = 1, list[DuramenError]()
-
-        def known(error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                failed.append(error)
-            if not left:
-                done(failed[0] if failed else None)
-
+        parts = ErrorCountdown(done)
         for one in wanted:
-            left += 1
-            self._at(one).want(one, known)
-        known(None)
+            parts.add()
+            self._at(one).want(one, parts.count_down)
+        parts.count_down()
 
     def _at(self, wanted: Wanted) -> "_Namespace":
         key = wanted.tenant, wanted.namespace

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.catalogue.inventory import NAMESPACE, TENANT
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
@@ -114,7 +115,7 @@ class InventoryUsage:
             done()
             return
         others = [(space, partition) for space, partition in self._shards_of_records() if not partition.leads]
-        left = len(others) + 1
+        parts = Countdown(done, len(others) + 1)
 
         def answered(space: Stream, partition: Partition, page: UsagePage | DuramenError) -> None:
             if isinstance(page, UsagePage) and not partition.leads:
@@ -122,18 +123,12 @@ class InventoryUsage:
                 if page.more:
                     ask(space, partition.index, page, partial(answered, space, partition))
                     return
-            one_less()
-
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done()
+            parts.count_down()
 
         for space, partition in others:
             known = self._totals.known(partition.place)
             ask(space, partition.index, known, partial(answered, space, partition))
-        one_less()
+        parts.count_down()
 
     def _poll(self) -> None:
         self._polls = self._now_ms() < self._until_ms

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from duramen.base.catalogue.queues import DEAD_LETTER_QUEUE, DELIVERY_COUNT_LIMIT
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, QueueRequestReused
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
@@ -215,13 +216,10 @@ class LeasePoll:
 
         If it fails, it is retried with the next lease, because the present one expires. `done` is called at the end.
         """
-        left = len(dead)
+        parts = Countdown(done, len(dead))
 
         def ended(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done()
+            parts.count_down()
 
         for one in dead:
             position, shard = position_text(one.entry.position), partition_of(one.queue, self._space.shards)

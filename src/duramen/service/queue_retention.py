@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.catalogue.queues import QUEUE_RETENTION
+from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadline, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.ports import Clock, StateRows
@@ -234,16 +235,13 @@ class _Settling:
             self._parts.store.soon(self.begin)
 
     def _trim(self, trims: Sequence[Trim]) -> None:
-        left = len(trims)
+        parts = Countdown(self.begin, len(trims))
 
         def trimmed(queue: Queue, answer: object) -> None:
-            nonlocal left
-            left -= 1
             self._trimmed += isinstance(answer, ShardAnswer) and answer.first_offset >= 0
             if not isinstance(answer, DuramenError) or isinstance(answer, CoordinatorLoading):
                 self._queues.append(queue)  # there may be more
-            if not left:
-                self.begin()
+            parts.count_down()
 
         for trim in trims:
             self._parts.coordinators.submit(self._space.name, self._shard, trim, partial(trimmed, trim.queue))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.catalogue.keyed import KEYED, LIVE_TOPIC
+from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import ConfigInvalid, DuramenError, NodeStopping, SnapshotNotReached, StreamNotKeyed
 from duramen.base.ids import StreamId
@@ -199,20 +200,11 @@ class KeyedViews:
         """Write checkpoints; nothing is applied any more."""
         self._stopping = True
         left = list(self._running.values())
-        if not left:
-            done()
-            return
-        waiting = len(left)
-
-        def ended() -> None:
-            nonlocal waiting
-            waiting -= 1
-            if not waiting:
-                done()
-
         self._running = {}
+        parts = Countdown(done, len(left) + 1)
         for one in left:
-            one.close(remove=False, done=ended)
+            one.close(remove=False, done=parts.count_down)
+        parts.count_down()
 
     def _changed(self, stream: Stream) -> None:
         if self._stopping:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import (
     DuramenError,
     NamespaceNotFound,
@@ -534,16 +535,9 @@ class Inventory:
                 done(answer)
                 return
             key, places = answer
-            left = len(places)
-
-            def forgotten(_: object) -> None:
-                nonlocal left
-                left -= 1
-                if not left:
-                    self._delete(account, path, done)
-
+            parts = Countdown(partial(self._delete, account, path, done), len(places))
             for place in places:
-                self._shards.submit(key.shard, RemoveAlias(key.sequence, *place), forgotten)
+                self._shards.submit(key.shard, RemoveAlias(key.sequence, *place), lambda _: parts.count_down())
 
         self.read(lost, forget)
 

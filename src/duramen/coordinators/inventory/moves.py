@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, InventoryNameInvalid, NamespaceNotFound, TenantNotFound
 from duramen.coordinators.inventory.changing import UNKNOWN, Change, Changes, Ended, busy, records_behind, unknown
 from duramen.coordinators.inventory.quotas import InventoryQuotas
@@ -88,15 +89,12 @@ class TopicMoves:
         self, begun: Mapping[int, BeginChange], problems: list[DuramenError | None], done: Callable[[], None]
     ) -> None:
         """Move topics by their numbers in `problems`, which gets the error of each failed move."""
-        left = 1
+        parts = Countdown(done)
 
         def ended(numbers: Sequence[int], answers: Sequence[DuramenError | None]) -> None:
-            nonlocal left
             for number, answer in zip(numbers, answers, strict=True):
                 problems[number] = answer
-            left -= 1
-            if not left:
-                done()
+            parts.count_down()
 
         def one_ended(number: int, error: DuramenError | None) -> None:
             ended((number,), (error,))
@@ -105,15 +103,15 @@ class TopicMoves:
         for number, one in begun.items():
             origin, target = Place(one.namespace, one.name), Place(one.to_namespace, one.to_name)
             if origin in names or target in names or origin == target:
-                left += 1
+                parts.add()
                 self._move(one, partial(one_ended, number))
             else:
                 names.update((origin, target))
                 together.setdefault((origin.namespace, target.namespace), []).append(number)
         for numbers in together.values():
-            left += 1
+            parts.add()
             self._move_together([begun[number] for number in numbers], partial(ended, numbers))
-        ended((), ())
+        parts.count_down()
 
     def _move_together(self, moves: Sequence[BeginChange], done: _AllEnded) -> None:
         """Move topics of a namespace to another one; one by one if a quota has no room for all of them."""
@@ -133,14 +131,11 @@ class TopicMoves:
 
     def _one_by_one(self, moves: Sequence[BeginChange], done: _AllEnded) -> None:
         answers: list[DuramenError | None] = [None] * len(moves)
-        left = len(moves)
+        parts = Countdown(partial(done, answers), len(moves))
 
         def ended(number: int, error: DuramenError | None) -> None:
-            nonlocal left
             answers[number] = error
-            left -= 1
-            if not left:
-                done(answers)
+            parts.count_down()
 
         for number, one in enumerate(moves):
             self._move(one, partial(ended, number))
@@ -223,15 +218,12 @@ class _MovesTogether:
             numbers, of_shard = by_shard.setdefault(shard, ([], []))
             numbers.append(number)
             of_shard.append(step)
-        left = len(by_shard)
+        parts = Countdown(then, len(by_shard))
 
         def taken(numbers: Sequence[int], answers: Sequence[Any]) -> None:
-            nonlocal left
             for number, answer in zip(numbers, answers, strict=True):
                 answered(number, answer)
-            left -= 1
-            if not left:
-                then()
+            parts.count_down()
 
         for shard, (numbers, of_shard) in by_shard.items():
             self._shards.submit_steps(shard, of_shard, partial(taken, numbers))
@@ -289,18 +281,21 @@ class _MovesTogether:
 
     def _own(self, placed: dict[int, Any]) -> None:
         """Assign the records to the new namespace; the old names still show a change in progress."""
-        numbers, left, told = [*placed], len(placed), dict[int, Any]()
+        numbers, told = [*placed], dict[int, Any]()
+
+        def all_answered() -> None:
+            if told:
+                self._end(told)
+
+        parts = Countdown(all_answered, len(placed))
 
         def answered(at: int, answer: object) -> None:
-            nonlocal left
             number = numbers[at]
             if isinstance(answer, DuramenError):
                 self._ended(number, records_behind(answer))
             else:
                 told[number] = answer
-            left -= 1
-            if not left and told:
-                self._end(told)
+            parts.count_down()
 
         keys = [self._begun[number][0].key for number in numbers]
         self._shards.own_all(keys, self._targets[numbers[0]].namespace, answered)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.catalogue.queues import QUEUE_RETENTION
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError
 from duramen.coordinators.inventory.shards import Done, InventoryShards
 from duramen.inventory.directory import Directory
@@ -103,19 +104,20 @@ class InventoryRetention:
     def _tell_each(
         self, shard: int, loads: int, first: int, told: Sequence[tuple[TopicKey, Policies]], more: bool
     ) -> None:
-        left = len(told) + 1
-
-        def one(answer: object) -> None:
-            nonlocal left
-            left -= 1
-            if isinstance(answer, DuramenError):
-                self._loads.pop(shard, None)
-            if not left and more and self._loads.get(shard) == loads:
+        def all_told() -> None:
+            if more and self._loads.get(shard) == loads:
                 self._shards.later(0, partial(self._tell_some, shard, loads, first))
 
+        parts = Countdown(all_told, len(told) + 1)
+
+        def answered(answer: object) -> None:
+            if isinstance(answer, DuramenError):
+                self._loads.pop(shard, None)
+            parts.count_down()
+
         for key, policies in told:
-            self.tell(key, policies, one)
-        one(None)
+            self.tell(key, policies, answered)
+        parts.count_down()
 
 
 class _Namespaces:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotLeader
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
@@ -108,28 +109,21 @@ class LeaseCoordinator:
 
     def _hold(self, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
         """Make each leader hold the snapshot; a leader that has been replaced meanwhile does not count."""
-        waiting, refusals = len(lease.positions), list[DuramenError]()
 
-        def held(outcome: SnapshotHeld | DuramenError) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if isinstance(outcome, DuramenError):
-                refusals.append(outcome)
-            if waiting:
-                return
-            if refusals:
-                self._submit(CloseLease(stream_id, lease.lease_id), lambda _: done(refusals[0]))
+        def held(error: DuramenError | None) -> None:
+            if error is not None:
+                self._submit(CloseLease(stream_id, lease.lease_id), lambda _: done(error))
             else:
                 done(LeasesFound((LeaseRow.of(lease),)))
 
+        parts = ErrorCountdown(held, len(lease.positions) + 1)
         for index, position in lease.positions.items():
             request = HoldSnapshot(stream_id.bytes, index, position, lease.epochs.get(index, -1))
             Retrying(
                 partial(self._ask_leader, request), partial(self._leader, PartitionId(stream_id, index)), _PACE,
-                self._clock, self._caller.deadlines, held, idempotent=True,
+                self._clock, self._caller.deadlines, parts.answer, idempotent=True,
             ).begin()  # fmt: skip
-        if not lease.positions:
-            done(LeasesFound((LeaseRow.of(lease),)))
+        parts.count_down()
 
     def _ask_leader(
         self, request: HoldSnapshot, known: KnownLeader, left_ms: int, answered: Done[SnapshotHeld]

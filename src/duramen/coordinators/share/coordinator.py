@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, NotCoordinator, RequestInvalid
 from duramen.base.ids import StreamId
 from duramen.base.ports import StateRows
@@ -77,20 +78,17 @@ class ShareCoordinator:
 
     def each(self, done: Callable[[list[Kept]], None]) -> None:
         """Every share partition that this node keeps."""
-        found, left = list[Kept](), len(self._stream.partitions)
-        if not left:
-            done(found)
+        found, count = list[Kept](), len(self._stream.partitions)
+        parts = Countdown(partial(done, found), count + 1)
 
         def answered(kept: object) -> None:
-            nonlocal left
             if isinstance(kept, list):
                 found.extend(kept)
-            left -= 1
-            if not left:
-                done(found)
+            parts.count_down()
 
-        for index in range(left):
+        for index in range(count):
             self._runtime.read(SHARE_STATE_STREAM, index, _kept, answered)
+        parts.count_down()
 
     def forget_stream(self, stream_id: StreamId) -> None:
         """A stream is deleted."""

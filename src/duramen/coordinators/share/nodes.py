@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ids import StreamId
@@ -96,41 +97,31 @@ class ShareNodes:
         for key in keys:
             leader = self._kit.membership.partition(PartitionId(key.topic_id, key.partition)).leader
             by_leader.setdefault(leader, []).append(key)
-        left = len(by_leader) + 1
+        parts = Countdown(partial(done, found), len(by_leader) + 1)
 
         def answered(mine: Sequence[ShareKey], answer: Located | DuramenError) -> None:
-            nonlocal left
             found.update(_located(mine, answer))
-            over()
-
-        def over() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done(found)
+            parts.count_down()
 
         for mine in by_leader.values():
             self._persister.locate(mine, partial(answered, mine))
-        over()
+        parts.count_down()
 
     def _locate(self, request: Locate, done: Answered[Located]) -> None:
         places: list[Place] = [None] * len(request.keys)
         refused: list[Refused | None] = [None] * len(request.keys)
-        left = len(request.keys) + 1
+        parts = Countdown(lambda: done(Located(tuple(places), tuple(refused))), len(request.keys) + 1)
 
-        def over(at: int, found: ShareOffset | DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
+        def answered(at: int, found: ShareOffset | DuramenError | None) -> None:
             if isinstance(found, DuramenError):
                 refused[at] = Refused.of(found)
             elif found is not None:
                 places[at] = (found.start_offset, found.leader_epoch, found.lag)
-            if not left:
-                done(Located(tuple(places), tuple(refused)))
+            parts.count_down()
 
         for at, key in enumerate(request.keys):
-            self.sharing.offset(share_key(key), partial(over, at))
-        over(0, None)
+            self.sharing.offset(share_key(key), partial(answered, at))
+        parts.count_down()
 
     def _drop(self, request: Drop, done: Answered[StatesChanged]) -> None:
         self.sharing.drop(map(share_key, request.keys))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError, NotLeader, ShareGroupUnknown, StreamNotFound
 from duramen.base.metrics import Metrics
@@ -140,20 +141,13 @@ class Sharing:
 
     def release(self, owner: str, keys: Iterable[ShareKey], done: Callable[[], None]) -> None:
         """A consumer's session ends: release its acquired records; calls `done` once that is durable."""
-        left = 1
-
-        def released(_: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done()
-
+        parts = ErrorCountdown(lambda _: done())
         for key in keys:
             found = self._partitions.get(key)
             if found is not None and found.loaded:
-                left += 1
-                found.release(owner, released)
-        released(None)
+                parts.add()
+                found.release(owner, parts.count_down)
+        parts.count_down()
 
     # -- what coordinators ask -----------------------------------------------------------------------
 

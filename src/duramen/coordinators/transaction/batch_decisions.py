@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.errors import (
     AttemptLost,
     BatchDiffers,
@@ -319,20 +320,11 @@ class Decisions:
 
     def _all(self, actions: Iterable[Callable[[Done], None]], done: Done) -> None:
         """Run all actions; then call `done` with the first of their errors."""
-        failed: list[DuramenError] = []
-        left = 1
-
-        def ended(error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            failed.extend([] if error is None else [error])
-            if not left:
-                done(failed[0] if failed else None)
-
+        parts = ErrorCountdown(done)
         for action in actions:
-            left += 1
-            action(ended)
-        ended(None)
+            parts.add()
+            action(parts.count_down)
+        parts.count_down()
 
     def _forget_over(self, query: str) -> None:
         """An attempt's id is used for one transaction: it is forgotten after its end."""

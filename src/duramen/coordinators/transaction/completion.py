@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from duramen.base.countdown import Countdown, ErrorCountdown
 from duramen.base.errors import DuramenError
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
@@ -106,26 +107,26 @@ class Endings:
         """Write the markers of logs outside the WAL: only now the outcome of the transaction is durable."""
         del index, epoch
         later = self._later.pop(prepared.id, ())
-        left = len(later)
         self._unmarked[prepared.id] = unmarked = [log for log, *_ in later]
 
         def appended(log: Log, _: int, error: DuramenError | None) -> None:
             # A log that takes no writes until the next start gets its marker then.
-            nonlocal left
-            left -= 1
             if error is None or log.deleted:
                 unmarked.remove(log)
-            if not left:
-                if not unmarked:
-                    del self._unmarked[prepared.id]
-                    self._tell_whole()
-                self.store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
+            parts.count_down()
+
+        def all_appended() -> None:
+            if not unmarked:
+                del self._unmarked[prepared.id]
+                self._tell_whole()
+            self.store.change(prepared.id, partial(machine.completed, prepared, self._clock.wall_ms()), stored)
 
         def stored(_: TransactionalId | None, __: DuramenError | None) -> None:
             # If that cannot be stored, the next start finds the prepared transaction, and all its markers.
             self._ended(prepared)
             done(machine.complete(prepared, self._clock.wall_ms()), None)
 
+        parts = Countdown(all_appended, len(later))
         for log, batch, head in later:
             self._store.append(log, batch, head, self._store.node_epoch, partial(appended, log))
 
@@ -179,29 +180,21 @@ class Endings:
     # -- at a start ---------------------------------------------------------------------------------
 
     def end_left(self, done: Callable[[DuramenError | None], None]) -> None:
-        left = 1
-        failed: list[DuramenError] = []
-
-        def ended(error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            failed.extend([] if error is None else [error])
-            if not left:
-                done(failed[0] if failed else None)
+        parts = ErrorCountdown(done)
 
         def marked(markers: Sequence[Batch], offsets: list[int], error: DuramenError | None) -> None:
             if error is None:
                 self._count_offsets(markers, offsets, commit=False)
-            ended(error)
+            parts.count_down(error)
 
         abandoned = self._abandoned()
         for prepared in [one for one in self._known.open() if one.state in PREPARED]:
-            left += 1
-            self.store.finish_left(prepared.id, lambda _, error: ended(error))
+            parts.add()
+            self.store.finish_left(prepared.id, lambda _, error: parts.count_down(error))
         if abandoned:
-            left += 1
+            parts.add()
             self._store.append_together(abandoned, self._store.node_epoch, partial(marked, abandoned))
-        ended(None)
+        parts.count_down()
 
     def left(self, index: int, epoch: int) -> None:
         """Continue prepared transactions of a partition that was reloaded."""

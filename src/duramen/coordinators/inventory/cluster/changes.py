@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown, TopicBusy
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.changing import UNKNOWN, Change, Changes, Ended, LeftChange, changes_left
@@ -174,21 +175,17 @@ class FencedChanges(Changes):
         self._fencing = True
         self._number += 1
         token = (epoch << _ROUND_BITS) | self._number
-        left, failed = self.shards.count, list[DuramenError]()
 
-        def fenced(answer: object) -> None:
-            nonlocal left
-            left -= 1
-            if isinstance(answer, DuramenError):
-                failed.append(answer)
-            if not left and failed:
+        def fenced(error: DuramenError | None) -> None:
+            if error is not None:
                 self._again()
-            elif not left:
-                self._token = token
-                self.shards.read(partial(changes_left, self.shards, _MOST_LEFT), partial(self._take_up, epoch))
+                return
+            self._token = token
+            self.shards.read(partial(changes_left, self.shards, _MOST_LEFT), partial(self._take_up, epoch))
 
+        parts = ErrorCountdown(fenced, self.shards.count)
         for shard in range(self.shards.count):
-            self.shards.submit(shard, Fence(token), fenced)
+            self.shards.submit(shard, Fence(token), parts.answer)
 
     def _again(self) -> None:
         now_ms = self._clock.monotonic_ms()

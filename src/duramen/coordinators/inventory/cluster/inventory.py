@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, OutcomeUnknown
 from duramen.base.ports import Clock
 from duramen.coordinators.inventory.cluster.changes import FencedChanges
@@ -227,17 +228,12 @@ class ClusterInventory(Inventory):
     def _run(self, request: ChangeTopics, done: Done) -> None:
         """Run changes of topics on the directory's leader; `done` gets the outcome of each."""
         problems: list[DuramenError | None] = [None] * len(request.changes)
-        left = len(problems)
+        parts = Countdown(partial(done, problems), len(problems) + 1)
 
         def ended(at: int, error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
             problems[at] = error
-            if not left:
-                done(problems)
+            parts.count_down()
 
-        if not problems:
-            done(problems)
         for at, (kind, path, to, keep_alias) in enumerate(request.changes):
             if kind == "move":
                 super().move_topic(request.account, path, to, partial(ended, at), keep_alias=keep_alias)
@@ -245,6 +241,7 @@ class ClusterInventory(Inventory):
                 super().delete_topic(request.account, path, partial(ended, at))
             else:
                 super().alias(request.account, path, to, partial(ended, at))
+        parts.count_down()
 
     # -- pages --------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from duramen.base.countdown import ErrorCountdown
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader
 from duramen.base.ports import Clock, StateRows
@@ -220,13 +221,11 @@ class RoutedShards(InventoryShards):
 
     def fetch(self, fetched: RoundOfReads, done: Callable[[DuramenError | None], None]) -> None:
         """Fetch the rows that a query lacks."""
-        asked, failed = self._copy.state, list[DuramenError]()
+        asked = self._copy.state
         requests = fetched.requests(DIRECTORY_SHARD, asked)
-        left = len(requests)
+        parts = ErrorCountdown(done, len(requests))
 
         def answered(request: ReadInventory, answer: RowsRead | DuramenError) -> None:
-            nonlocal left
-            left -= 1
             try:
                 if isinstance(answer, DuramenError):
                     raise answer
@@ -235,9 +234,9 @@ class RoutedShards(InventoryShards):
                 if answer.directory is not None:
                     fetched.has_directory = self._copy.take(asked, answer.directory)
             except DuramenError as error:
-                failed.append(error)
-            if not left:
-                done(failed[0] if failed else None)
+                parts.count_down(error)
+            else:
+                parts.count_down()
 
         for lacking in requests:
             epoch, at_least = self._seen.get(lacking.shard, _NOTHING)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, NotCoordinator, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.ports import Clock
@@ -52,15 +53,11 @@ class Participant:
     def write(self, request: WriteMarkers, done: Callable[[WriteMarkersResponse], None]) -> None:
         """Write the markers; calls `done` once each is on all in-sync replicas, or was refused."""
         results: list[Refused | None] = [None] * len(request.partitions)
-        left = len(results) + 1
+        parts = Countdown(lambda: done(WriteMarkersResponse(tuple(results))), len(results) + 1)
 
         def written(at: int, error: DuramenError | None) -> None:
-            nonlocal left
-            left -= 1
-            if at >= 0:
-                results[at] = None if error is None else Refused.of(error)
-            if not left:
-                done(WriteMarkersResponse(tuple(results)))
+            results[at] = None if error is None else Refused.of(error)
+            parts.count_down()
 
         for at, (stream, index) in enumerate(request.partitions):
             try:
@@ -70,7 +67,7 @@ class Participant:
                 written(at, error)
             else:
                 self._end(partition, request, partial(written, at))
-        written(-1, None)
+        parts.count_down()
 
     def _led(self, place: PartitionId) -> Partition:
         stream = self._places.streams.find_id(place.stream_id)

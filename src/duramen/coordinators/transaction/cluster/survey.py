@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, OffsetNotAvailable
 from duramen.base.ids import StreamId
 from duramen.broker.partition import Partition
@@ -27,17 +28,12 @@ class CommitSurvey:
         server.handle(FIND_COMMITS, self._find)
 
     def _find(self, request: FindCommits, done: Done[CommitsFound]) -> None:
-        results, left = dict[int, FoundCommits](), len(request.partitions) + 1
+        results, count = dict[int, FoundCommits](), len(request.partitions)
+        parts = Countdown(lambda: done(CommitsFound(tuple(results[at] for at in range(count)))), count + 1)
 
         def found(at: int, one: FoundCommits) -> None:
             results[at] = one
-            told()
-
-        def told() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done(CommitsFound(tuple(results[at] for at in range(len(results)))))
+            parts.count_down()
 
         for at, (stream_id, index, marked_from) in enumerate(request.partitions):
             partition = self._partition(StreamId(bytes=stream_id), index)
@@ -45,7 +41,7 @@ class CommitSurvey:
                 found(at, FoundCommits(-1, why="a node does not know the partition yet"))
             else:
                 self._look(partition, marked_from, partial(found, at))
-        told()
+        parts.count_down()
 
     def _partition(self, stream_id: StreamId, index: int) -> Partition | None:
         stream = self._places.streams.find_id(stream_id)

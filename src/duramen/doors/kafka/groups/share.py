@@ -1,10 +1,12 @@
 """Share groups (KIP-932): heartbeats, descriptions, and their offsets in partitions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.broker.partition import Partition
 from duramen.codec.kafka.schema import Message
@@ -292,25 +294,19 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         return
     known = groups.offsets(group_id)
     answers: list[Message] = []
-    left = 1
+    parts = Countdown(lambda: exchange.reply({"responses": answers}))
 
-    def finish(answer: dict[str, Any] | None, error: DuramenError | None) -> None:
-        nonlocal left
-        left -= 1
-        if answer is not None and error is not None:
+    def finish(answer: dict[str, Any], error: DuramenError | None) -> None:
+        if error is not None:
             answer |= {"error_code": error_code(error), "error_message": str(error)}
-        if not left:
-            exchange.reply({"responses": answers})
-
-    def removed(answer: dict[str, Any]) -> Callable[[DuramenError | None], None]:
-        return lambda error: finish(answer, error)
+        parts.count_down()
 
     for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
         stream = exchange.admitted.topics.find(name)
         # As in Apache Kafka, without its id where the group has nothing of it.
         answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID}
         answers.append(answer)
-        left += 1
+        parts.add()
         refusal = exchange.admitted.topics.error(name) if stream is None else None
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             finish(answer, refusal)
@@ -318,5 +314,5 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
             finish(answer, StreamNotFound(f"share group {group_id} does not read a stream {name}"))
         else:
             answer["topic_id"] = stream.id
-            groups.delete_offsets(group_id, stream, removed(answer))
-    finish(None, None)
+            groups.delete_offsets(group_id, stream, partial(finish, answer))
+    parts.count_down()

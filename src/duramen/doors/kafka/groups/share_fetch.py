@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, RequestInvalid, ShareSessionEpochInvalid, StreamNotFound
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.leaders import LeaderHint
@@ -172,20 +173,15 @@ def _check_batches(batches: Sequence[Acknowledged], last_type: int) -> None:
 
 def _acknowledge(context: Context, session: ShareSession, spoken: Spoken, done: Callable[[Results], None]) -> None:
     results: dict[ShareKey, DuramenError | None] = {}
-    left = 1
+    parts = Countdown(partial(done, results), len(spoken) + 1)
 
-    def finish(key: ShareKey | None, error: DuramenError | None) -> None:
-        nonlocal left
-        left -= 1
-        if key is not None:
-            results[key] = error
-        if not left:
-            done(results)
+    def finish(key: ShareKey, error: DuramenError | None) -> None:
+        results[key] = error
+        parts.count_down()
 
     for key, batches in spoken.items():
-        left += 1
         context.broker.sharing.acknowledge(key, session.member_id, batches, partial(finish, key))
-    finish(None, None)
+    parts.count_down()
 
 
 def _after_closing(context: Context, request: Message, session: ShareSession, reply: Callable[[], None]) -> None:

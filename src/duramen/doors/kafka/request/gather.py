@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from duramen.base.countdown import Countdown
 from duramen.codec.kafka.schema import Message
 from duramen.doors.kafka.request.exchange import Exchange
 
@@ -22,19 +23,12 @@ def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, 
         }
         for topic in request["topics"]
     ]
-    left = 1
-
-    def finish() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            exchange.reply({"topics": topics})
-
+    parts = Countdown(lambda: exchange.reply({"topics": topics}))
     for topic, answers in zip(request["topics"], topics, strict=True):
         for wanted, answer in zip(topic["partitions"], answers["partitions"], strict=True):
-            left += 1
-            begin(topic["name"], wanted, answer, finish)
-    finish()
+            parts.add()
+            begin(topic["name"], wanted, answer, parts.count_down)
+    parts.count_down()
 
 
 def gather(count: int, reply: Callable[[list[Message]], None]) -> Callable[[int, Message], None]:
