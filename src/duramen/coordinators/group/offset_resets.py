@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
@@ -106,15 +107,12 @@ class Resets:
             done(error)
             return
         found: list[PartitionBounds | DuramenError] = [StreamNotFound("")] * len(targets)
-        left = 1
+        parts = Countdown(lambda: self._resolved(wish, targets, done, found))
 
         def got(places: Sequence[int], bounds: Sequence[PartitionBounds | DuramenError]) -> None:
-            nonlocal left
             for place, one in zip(places, bounds, strict=True):
                 found[place] = one
-            left -= 1
-            if not left:
-                self._resolved(wish, targets, done, found)
+            parts.count_down()
 
         def got_light(place: int, bounds: PartitionBounds | DuramenError) -> None:
             got((place,), (bounds,))
@@ -128,7 +126,7 @@ class Resets:
         ]
         for at, one in enumerate(targets):
             if one.partition is None:
-                left += 1
+                parts.add()
                 self._groups.topics.bounds(one.stored, since_ms, last, partial(got_light, at))
         self._bounds.find(wanted, partial(got, [*logs]))
 
