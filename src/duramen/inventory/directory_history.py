@@ -75,16 +75,12 @@ class DirectoryHistory:
 
 
 class DirectoryCopy:
-    """The last received directory on this node."""
+    """The last directory that this node has received in whole; None: none so far."""
 
     def __init__(self) -> None:
         self.state = DIRECTORY_UNKNOWN
-        self.directory = Directory()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the copy is complete."""
-        return self.state != DIRECTORY_UNKNOWN and self.state.taken < 0
+        self.directory: Directory | None = None
+        self._received = Directory()  # the next one, until it is complete
 
     def take(self, asked: DirectoryState, page: DirectoryPage) -> bool:
         """Apply a response to a request from state `asked`; returns whether the copy is complete and up to date."""
@@ -92,10 +88,12 @@ class DirectoryCopy:
             # Concurrent requests got their response first.
             return self.state.taken < 0 and self.state[:2] == page.state[:2] and self.state[2] >= page.state[2]
         if page.whole:
-            self.directory = Directory()
+            self._received = Directory()
         for event in page.events:
-            self.directory.apply(_decoded(event))
+            self._received.apply(_decoded(event))
         self.state = page.state
+        if page.state.taken < 0:
+            self.directory = self._received
         return page.state.taken < 0
 
 

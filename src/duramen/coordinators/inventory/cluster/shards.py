@@ -183,17 +183,10 @@ class RoutedShards(InventoryShards):
         if self._round is None:
             raise CoordinatorLoading("tenants have to be asked for first")
         self._round.wants_directory = True
-        return self._copy.directory
+        return self._copy.directory or Directory()
 
     def known_directory(self) -> Directory | None:
         """See `InventoryShards`: the last response, if another node leads the directory."""
-        if self.ready and self._is_led(DIRECTORY_SHARD):
-            return super().directory()
-        return self._copy.directory if self._copy.is_whole else None
-
-    @property
-    def told_directory(self) -> Directory:
-        """Tenants and namespaces as last received, for use outside of queries."""
         return super().directory() if self._is_led(DIRECTORY_SHARD) else self._copy.directory
 
     def each_rows(self) -> list[StateRows]:

@@ -97,6 +97,11 @@ class ShardWatches:
         """The epoch in which this node leads a shard."""
         return self.shards.place(shard)[0]
 
+    @property
+    def directory(self) -> Directory:
+        """Tenants and namespaces as known on this node."""
+        return self.shards.known_directory() or Directory()
+
     # -- waiting ------------------------------------------------------------------------------------
 
     def enter(self, watch: "_Watch") -> None:
@@ -115,7 +120,7 @@ class ShardWatches:
                     shard.told = None
 
     def _told(self, shard: int, offset: int, event: InventoryEvent) -> None:
-        directory = self.shards.told_directory
+        directory = self.directory
         keys, known = event_keys(event, shard, directory), is_known(event, directory)
         for watch in [one for (_, of), one in self._watches.items() if of == shard]:
             watch.tell(offset, keys, known=known)
@@ -133,7 +138,7 @@ class _Reading:
 
     @property
     def directory(self) -> Directory:
-        return self.watches.shards.told_directory
+        return self.watches.directory
 
     def go_on(self) -> None:
         """Read on until the end of the log, or until there is enough."""
