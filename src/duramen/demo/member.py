@@ -8,8 +8,9 @@ import os
 import signal
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, Message
 from duramen.demo.digest import fingerprint
 from duramen.demo.flights import MESSAGE_ID_PREFIX
 
-__all__ = ["MemberPartition", "MemberProgress", "read"]
+__all__ = ["MemberPartition", "MemberProgress", "consume", "detach", "read"]
 
 _AT_ONCE: Final = 1000
 _WAIT_S: Final = 0.1
@@ -42,24 +43,42 @@ class MemberPartition:
     fingerprints: bytearray = field(default_factory=bytearray)
     end: int = 0  # the offset behind the last one
 
+    def add(self, offset: int, number: int, fingerprint_: bytes) -> None:
+        """Add a record that was read."""
+        self.end = max(self.end, offset + 1)
+        self.offsets.append(offset)
+        self.numbers.append(number)
+        self.fingerprints += fingerprint_
+
 
 def read(config: Mapping[str, str], stream: str, log_path: str, parent: Connection) -> None:
     """Read as a member of a group. `config` is the consumer's; what it says of itself goes to a file."""
-    # Ctrl-C reaches every process of the terminal: the parent decides when this one ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 2)
+    detach(log_path)
     consumer = Consumer(dict(config))
     consumer.subscribe([stream])
     parts: dict[int, MemberPartition] = {}
+    consume(consumer, parent, parts, partial(_take, parts), lambda: _progress(consumer, parts))
+
+
+def detach(log_path: str) -> None:
+    """Leave Ctrl-C, which reaches every process of the terminal, to the parent; append stderr to a file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+
+
+def consume(
+    consumer: Consumer, parent: Connection, parts: Mapping[int, MemberPartition], take: Callable[[Message], None],
+    progress: Callable[[], object],
+) -> None:  # fmt: skip
+    """Consume until the parent sends something or ends. The parent gets `progress` from time to time, then `parts`."""
     said_s = 0.0
     try:
         while not parent.poll():
             for message in consumer.consume(_AT_ONCE, _WAIT_S):
-                _take(parts, message)
+                take(message)
             if time.monotonic() - said_s > _SAY_S:
                 said_s = time.monotonic()
-                parent.send(_progress(consumer, parts))
+                parent.send(progress())
         parent.recv()
         consumer.close()
         parent.send(parts)
@@ -79,11 +98,8 @@ def _take(parts: dict[int, MemberPartition], message: Message) -> None:
         return
     headers = dict(message.headers() or [])
     message_id = _bytes(headers.get("Nats-Msg-Id"))
-    part = parts.setdefault(partition, MemberPartition())
-    part.end = max(part.end, offset + 1)
-    part.offsets.append(offset)
-    part.numbers.append(_number(message_id))
-    part.fingerprints += fingerprint(message_id, _bytes(headers.get("Nats-Subject")), message.value() or b"")
+    its = fingerprint(message_id, _bytes(headers.get("Nats-Subject")), message.value() or b"")
+    parts.setdefault(partition, MemberPartition()).add(offset, _number(message_id), its)
 
 
 def _bytes(value: str | bytes | None) -> bytes:

@@ -6,9 +6,8 @@ end.
 
 import multiprocessing
 import os
-import signal
-import time
 from collections.abc import Mapping
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, Self
@@ -17,13 +16,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from duramen.base.errors import DemoFailed
 from duramen.demo.flights import flight_fingerprint, number_of
-from duramen.demo.member import MemberPartition
+from duramen.demo.member import MemberPartition, consume, detach
 
 __all__ = ["ClusterDemoReader", "read"]
 
-_AT_ONCE: Final = 1000
-_WAIT_S: Final = 0.1
-_SAY_S: Final = 0.1
 _STOP_S: Final = 10.0
 _ANSWER_MS: Final = 3_000
 _CONFIG: Final[Mapping[str, str | int | bool]] = {
@@ -37,25 +33,13 @@ Ends = dict[int, int]
 
 def read(servers: str, stream: str, partitions: int, log_path: str, parent: Connection) -> None:
     """Read all partitions from their beginnings. What the client says of itself goes to a file."""
-    # Ctrl-C reaches every process of the terminal: the parent decides when this one ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    detach(log_path)
     consumer = Consumer({**_CONFIG, "bootstrap.servers": servers})
     consumer.assign([TopicPartition(stream, number, OFFSET_BEGINNING) for number in range(partitions)])
     parts: dict[int, MemberPartition] = {}
-    said_s = 0.0
-    try:
-        while not parent.poll():
-            for message in consumer.consume(_AT_ONCE, _WAIT_S):
-                _take(parts, message)
-            if time.monotonic() - said_s > _SAY_S:
-                said_s = time.monotonic()
-                parent.send({number: part.end for number, part in parts.items()})
-        parent.recv()
-        consumer.close()
-        parent.send(parts)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        consumer.close()
+    consume(
+        consumer, parent, parts, partial(_take, parts), lambda: {number: part.end for number, part in parts.items()}
+    )
 
 
 def _take(parts: dict[int, MemberPartition], message: Message) -> None:
@@ -64,11 +48,9 @@ def _take(parts: dict[int, MemberPartition], message: Message) -> None:
         os.write(2, f"{message.error()}\n".encode())
         return
     number = number_of(message.key())
-    part = parts.setdefault(partition, MemberPartition())
-    part.end = max(part.end, offset + 1)
-    part.offsets.append(offset)
-    part.numbers.append(number)
-    part.fingerprints += flight_fingerprint(number, message.value() or b"")
+    parts.setdefault(partition, MemberPartition()).add(
+        offset, number, flight_fingerprint(number, message.value() or b"")
+    )
 
 
 class ClusterDemoReader:
