@@ -13,7 +13,7 @@ from typing import Final, Self
 from duramen.base.errors import DependencyMissing, ServerUnreachable
 from duramen.bench.peers import servers
 from duramen.bench.peers.lines import Line, open_lines
-from duramen.bench.peers.servers import free_ports
+from duramen.bench.peers.servers import PeerServer, free_ports
 
 __all__ = ["PostgreSQL"]
 
@@ -33,15 +33,11 @@ _INSERT: Final = "INSERT INTO entries (queue, value) VALUES ($1, $2)"
 _NAME: Final = b"put\0"
 
 
-class PostgreSQL:
+class PostgreSQL(PeerServer):
     """A server in `directory`. It refuses to run as root: then it runs as the user of its package."""
 
     name: Final = "postgres"
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+    title = "PostgreSQL"
 
     def __enter__(self) -> Self:
         """Start it. Raises DependencyMissing or ServerUnreachable."""
@@ -61,24 +57,8 @@ class PostgreSQL:
         settings = {"listen_addresses": "127.0.0.1", "port": self._port, "unix_socket_directories": ""}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._process = servers.start([*user, str(binaries / "postgres"), "-D", str(data), *options], log)
-        servers.wait_until_up("PostgreSQL", self._process, log, _START_S, lambda: self.run(_TABLE))
+        servers.wait_until_up(self.title, self._process, log, _START_S, lambda: self.run(_TABLE))
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            servers.stop(self._process)
-
-    @property
-    def process_id(self) -> int:
-        """Of the server, whose sessions are its children. Raises ServerUnreachable where it does not run."""
-        if self._process is None:
-            raise ServerUnreachable("PostgreSQL is not running")
-        return self._process.pid
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Where it listens."""
-        return "127.0.0.1", self._port
 
     def settle(self) -> None:
         """Have everything written that it holds in memory only."""

@@ -2,15 +2,13 @@
 
 import asyncio
 import shutil
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Self
 
 from duramen.base.errors import DependencyMissing, ServerUnreachable
 from duramen.bench.peers import servers
 from duramen.bench.peers.lines import Line, open_lines
-from duramen.bench.peers.servers import free_ports
+from duramen.bench.peers.servers import PeerServer, free_ports
 
 __all__ = ["Redis"]
 
@@ -18,15 +16,11 @@ _START_S: Final = 30.0
 _CRLF: Final = b"\r\n"
 
 
-class Redis:
+class Redis(PeerServer):
     """A server in `directory`."""
 
     name: Final = "redis"
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+    title = "Redis"
 
     def __enter__(self) -> Self:
         """Start it. Raises DependencyMissing or ServerUnreachable."""
@@ -42,24 +36,8 @@ class Redis:
         options = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
         log = self._directory / "redis.log"
         self._process = servers.start([server, *options], log)
-        servers.wait_until_up("Redis", self._process, log, _START_S, self._ping)
+        servers.wait_until_up(self.title, self._process, log, _START_S, self._ping)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            servers.stop(self._process)
-
-    @property
-    def process_id(self) -> int:
-        """Of the server. Raises ServerUnreachable where it does not run."""
-        if self._process is None:
-            raise ServerUnreachable("Redis is not running")
-        return self._process.pid
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Where it listens."""
-        return "127.0.0.1", self._port
 
     def settle(self) -> None:
         """It has written everything before each answer."""

@@ -8,15 +8,47 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.node import tether
 
-__all__ = ["free_ports", "log_tail", "start", "stop", "wait_until_up"]
+__all__ = ["PeerServer", "free_ports", "log_tail", "start", "stop", "wait_until_up"]
 
 _STOP_S: Final = 15.0
 _RETRY_S: Final = 0.05
+
+
+class PeerServer:
+    """A server of a peer on a port of the loopback, with its data in `directory`."""
+
+    title: ClassVar[str]
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            stop(self._process)
+
+    @property
+    def process_id(self) -> int:
+        """The server's process, perhaps with child processes. Raises ServerUnreachable if it is not running."""
+        if self._process is None:
+            raise ServerUnreachable(f"{self.title} is not running")
+        return self._process.pid
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        return "127.0.0.1", self._port
+
+    @property
+    def address(self) -> str:
+        """Host and port, as text."""
+        return f"127.0.0.1:{self._port}"
 
 
 def start(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
