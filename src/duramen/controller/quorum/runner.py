@@ -300,6 +300,11 @@ class Runner:
             return
         self._agenda.wait()
         promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
+        write = partial(self._kit.ballots.write, promised)
+        self._write("the ballot of the quorum", write, partial(self._resume, effect))
+
+    def _write(self, name: str, job: Callable[[], object], then: Callable[[], None]) -> None:
+        """Write a file, again after a passing error; the replica continues in memory if that fails."""
 
         def done(result: object) -> None:
             if self._over is not None:
@@ -308,10 +313,10 @@ class Runner:
                 if not self._in_memory and _is_passing(result):
                     self._later(write)
                     return
-                self._stay_in_memory(StorageFailed(f"the ballot of the quorum could not be written: {result}"))
-            self._resume(effect)
+                self._stay_in_memory(StorageFailed(f"{name} could not be written: {result}"))
+            then()
 
-        write = partial(self._kit.worker.submit, "read", partial(self._kit.ballots.write, promised), done)
+        write = partial(self._kit.worker.submit, "read", job, done)
         write()
 
     def _append(self, batch: EntryBatch) -> None:
@@ -354,16 +359,6 @@ class Runner:
         self._agenda.wait()
         data = payload_of(effect.payload)
 
-        def kept(result: object) -> None:
-            if self._over is not None:
-                return
-            if isinstance(result, BaseException):
-                if not self._in_memory and _is_passing(result):
-                    self._later(write)
-                    return
-                self._stay_in_memory(StorageFailed(f"a snapshot of the metadata log could not be written: {result}"))
-            self._kit.log.restart(effect.snapshot, begun)
-
         def begun(error: DuramenError | None) -> None:
             if self._over is None:
                 try:
@@ -372,13 +367,12 @@ class Runner:
                     self._fail(corrupt)
             self._was_cut(effect, error)
 
-        write = partial(
-            self._kit.worker.submit, "read", partial(self._kit.snapshots.write, effect.snapshot, data), kept
-        )
+        restart = partial(self._kit.log.restart, effect.snapshot, begun)
         if self._in_memory:
-            self._kit.log.restart(effect.snapshot, begun)
+            restart()
         else:
-            write()
+            write = partial(self._kit.snapshots.write, effect.snapshot, data)
+            self._write("a snapshot of the metadata log", write, restart)
 
     def _later(self, write: Callable[[], None]) -> None:
         """Write it again later, unless the replica has stopped by then."""
