@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.errors import BatchCorrupt, RequestInvalid
+from duramen.codec.kafka.fields import FieldReader
 from duramen.codec.kafka.schema import Message, Schema
 from duramen.groups.consumer_values import ClassicSide, ConsumerMember, MemberState
 from duramen.groups.topics import TopicPartition
@@ -154,18 +155,9 @@ def decode_key(data: bytes) -> Key | None:
         return None
     except struct.error as error:
         raise BatchCorrupt(f"a key of a consumer group is damaged: {error}") from None
-    group, position = _read_text(data, _INT16.size)
-    name = _read_text(data, position)[0] if kind in _NAMED else ""
-    return Key(kind, group, name)
-
-
-def _read_text(data: bytes, position: int) -> tuple[str, int]:
+    reader = FieldReader(data, _INT16.size)
     try:
-        (length,) = _INT16.unpack_from(data, position)
-        end = position + _INT16.size + length
-        if length < 0 or end > len(data):
-            raise ValueError("a field is cut off")
-        return data[position + _INT16.size : end].decode(), end
+        return Key(kind, reader.text(), reader.text() if kind in _NAMED else "")
     except (ValueError, struct.error) as error:
         raise BatchCorrupt(f"a key of a consumer group is damaged: {error}") from None
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import BatchCorrupt
+from duramen.codec.kafka.fields import FieldReader
 from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = [
@@ -81,35 +82,6 @@ def partition_for(group: str, partitions: int) -> int:
     return 0 if value == 1 << 31 else value % partitions  # … of which the smallest has none
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def number(self, layout: struct.Struct) -> int:
-        (value,) = layout.unpack_from(self._data, self._position)
-        self._position += layout.size
-        return int(value)
-
-    def take(self, length: int) -> bytes:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise ValueError("a field is cut off")
-        data = self._data[self._position : end]
-        self._position = end
-        return data
-
-    def text(self) -> str:
-        return self.take(self.number(_INT16)).decode()
-
-    def nullable_text(self) -> str | None:
-        length = self.number(_INT16)
-        return None if length < 0 else self.take(length).decode()
-
-    def binary(self) -> bytes:
-        return self.take(self.number(_INT32))
-
-
 def _text(value: str | None) -> bytes:
     if value is None:
         return b"\xff\xff"
@@ -134,7 +106,7 @@ def encode_key(key: OffsetKey | GroupKey | OtherKey) -> bytes:
 def decode_key(data: bytes) -> OffsetKey | GroupKey | OtherKey | None:
     """The key in `data`; None for a kind that this version does not know. Raises BatchCorrupt."""
     try:
-        reader = _Reader(data)
+        reader = FieldReader(data)
         version = reader.number(_INT16)
         if version in (0, _OFFSET_KEY_VERSION):
             return OffsetKey(reader.text(), reader.text(), reader.number(_INT32))
@@ -154,7 +126,7 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 def decode_offset(data: bytes) -> CommittedOffset:
     """The value in `data`. Raises BatchCorrupt."""
     try:
-        reader = _Reader(data)
+        reader = FieldReader(data)
         if reader.number(_INT16) != _VALUE_VERSION:
             raise ValueError("its version is not known")
         return CommittedOffset(reader.number(_INT64), reader.number(_INT32), reader.text(), reader.number(_INT64))
@@ -188,7 +160,7 @@ def encode_group(snapshot: GroupSnapshot, now_ms: int) -> bytes:
 def decode_group(data: bytes) -> tuple[GroupSnapshot, int]:
     """The value in `data`, and when it was written (ms). Raises BatchCorrupt."""
     try:
-        reader = _Reader(data)
+        reader = FieldReader(data)
         if reader.number(_INT16) != _VALUE_VERSION:
             raise ValueError("its version is not known")
         protocol_type, generation = reader.text(), reader.number(_INT32)
@@ -202,7 +174,7 @@ def decode_group(data: bytes) -> tuple[GroupSnapshot, int]:
             members.append(
                 MemberSnapshot(
                     member_id, instance_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
-                    reader.binary(), reader.binary(),
+                    reader.take(reader.number(_INT32)), reader.take(reader.number(_INT32)),
                 )
             )  # fmt: skip
         return GroupSnapshot(generation, protocol_type, protocol, leader_id, tuple(members)), written_ms

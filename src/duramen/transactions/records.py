@@ -14,7 +14,8 @@ import struct
 from typing import Final
 
 from duramen.base.errors import BatchCorrupt
-from duramen.codec.varint import encode_uvarint, read_uvarint
+from duramen.codec.kafka.fields import FieldReader
+from duramen.codec.varint import encode_uvarint
 from duramen.transactions.values import NO_PRODUCER, NO_SEQUENCE, PartitionName, TransactionalId, TransactionState
 
 __all__ = ["decode_key", "decode_value", "encode_key", "encode_value"]
@@ -84,31 +85,13 @@ def encode_value(one: TransactionalId) -> bytes:
     return b"".join(parts)
 
 
-class _Reader:
+class _Reader(FieldReader):
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 2
+        super().__init__(data, _INT16.size)
         self.flexible = _INT16.unpack_from(data)[0] >= _VALUE_VERSION
 
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        values = layout.unpack_from(self._data, self._position)
-        self._position += layout.size
-        return values
-
-    def uvarint(self) -> int:
-        value, self._position = read_uvarint(self._data, self._position)
-        return value
-
-    def take(self, length: int) -> bytes:
-        end = self._position + length
-        if length < 0 or end > len(self._data):
-            raise ValueError("a field is cut off")
-        data = self._data[self._position : end]
-        self._position = end
-        return data
-
     def length(self, layout: struct.Struct) -> int:
-        return self.uvarint() - 1 if self.flexible else self.unpack(layout)[0]
+        return self.uvarint() - 1 if self.flexible else self.number(layout)
 
     def tags(self) -> dict[int, bytes]:
         if not self.flexible:
@@ -121,7 +104,7 @@ def _partitions(reader: _Reader) -> frozenset[PartitionName]:
     for _ in range(max(0, reader.length(_INT32))):
         topic = reader.take(reader.length(_INT16)).decode()
         for _ in range(reader.length(_INT32)):
-            found.add(PartitionName(topic, reader.unpack(_INT32)[0]))
+            found.add(PartitionName(topic, reader.number(_INT32)))
         reader.tags()
     return frozenset(found)
 
