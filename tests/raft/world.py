@@ -3,13 +3,11 @@
 Everything that happens is an event at a time; the same seed makes the same events.
 """
 
-import heapq
 import random
-from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import Final, NamedTuple
 
+from tests.event_worlds import PureWorld
 from tests.raft.describing import effect_text, message_text
 from tests.raft.disk import Content, Disk
 from tests.raft.site import CALM, HASTY, Sent, Site
@@ -38,18 +36,12 @@ class Totals(NamedTuple):
     hopeless: int
 
 
-class World:
+class World(PureWorld):
     """Some voters that start; with `trace` what happens is kept as text."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.random = random.Random(seed)
+        super().__init__(random.Random(seed), Totals._fields, TROUBLE_MS, trace=trace)
         self.witness = Witness()
-        self.trace: list[str] = []
-        self._traced = trace
-        self._now_ms = 0
-        self._numbers = count()
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._counts = dict.fromkeys(Totals._fields, 0)
         size = self.random.choice((1, 2, 3, 3, 3, 4, 4, 5))
         voters = Voters(Voter(ReplicaId(node, "a")) for node in range(1, size + 1))
         self._nodes: dict[int, Node] = {}
@@ -69,32 +61,6 @@ class World:
             self._add_node(node_id, voters)
         for node in self._nodes.values():
             self._start(node)
-
-    # -- time ---------------------------------------------------------------------------------------
-
-    def _at(self, delay_ms: int, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self._now_ms + delay_ms, next(self._numbers), act))
-
-    def _run_until(self, end_ms: int) -> None:
-        while self._events and self._events[0][0] <= end_ms:
-            self._now_ms, _, act = heapq.heappop(self._events)
-            self._counts["events"] += 1
-            act()
-        self._now_ms = end_ms
-
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        """Do it about so often, as long as there is trouble."""
-
-        def again() -> None:
-            if self._now_ms < TROUBLE_MS:
-                act()
-                self._at(self.random.randrange(2 * every_ms) + 1, again)
-
-        self._at(self.random.randrange(2 * every_ms) + 1, again)
-
-    def _say(self, text: str) -> None:
-        if self._traced:
-            self.trace.append(f"{self._now_ms} {text}")
 
     def _say_effect(self, me: ReplicaId, effect: Effect) -> None:
         self._say(f"{me} {effect_text(effect)}")

@@ -3,13 +3,12 @@
 Everything that happens is an event at a time; the same seed makes the same events.
 """
 
-import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from typing import Final, NamedTuple
 
+from tests.event_worlds import PureWorld
 from tests.replication.controller import Controller, Heartbeat, Register, Told
 from tests.replication.describing import effect_text, message_text
 from tests.replication.disk import Content, Disk
@@ -74,18 +73,12 @@ class Node:
         return max(now_ms, int(local_ms / self.rate) + 1)
 
 
-class World:
+class World(PureWorld):
     """Some replicas that start; with `trace` what happens is kept as text."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.random = random.Random(seed)
+        super().__init__(random.Random(seed), Totals._fields, TROUBLE_MS, trace=trace)
         self.witness = Witness(self._holders)
-        self.trace: list[str] = []
-        self._traced = trace
-        self._now_ms = 0
-        self._numbers = count()
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._counts = dict.fromkeys(Totals._fields, 0)
         size = self.random.choice((3, 3, 3, 4, 5))
         observers = self.random.choice((0, 0, 1))
         config = PartitionConfig(
@@ -113,32 +106,6 @@ class World:
         for node in self._nodes.values():
             self._start(node)
         self._at(0, self._tick_controller)
-
-    # -- time ---------------------------------------------------------------------------------------
-
-    def _at(self, delay_ms: int, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self._now_ms + delay_ms, next(self._numbers), act))
-
-    def _run_until(self, end_ms: int) -> None:
-        while self._events and self._events[0][0] <= end_ms:
-            self._now_ms, _, act = heapq.heappop(self._events)
-            self._counts["events"] += 1
-            act()
-        self._now_ms = end_ms
-
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        """Do it about so often, as long as there is trouble."""
-
-        def again() -> None:
-            if self._now_ms < TROUBLE_MS:
-                act()
-                self._at(self.random.randrange(2 * every_ms) + 1, again)
-
-        self._at(self.random.randrange(2 * every_ms) + 1, again)
-
-    def _say(self, text: str) -> None:
-        if self._traced:
-            self.trace.append(f"{self._now_ms} {text}")
 
     def _say_effect(self, node_id: int, effect: Effect) -> None:
         self._say(f"{node_id} {effect_text(effect)}")

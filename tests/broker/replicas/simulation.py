@@ -4,7 +4,6 @@ The witness judges all the while; after a time all is mended, and all has to be 
 """
 
 import errno
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -26,7 +25,7 @@ class Simulation(World):
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
         super().__init__(seed, trace=trace)
-        self._again(self.random.choice((4, 15, 40)), self.produce)
+        self.again(self.random.choice((4, 15, 40)), self.produce)
         for every_ms, act in (
             (300, self._kill),
             (300, self._lose_power),
@@ -41,7 +40,7 @@ class Simulation(World):
         ):
             often = self.random.choice((0.5, 1, 2, None))
             if often is not None:
-                self._again(int(every_ms * often), act)
+                self.again(int(every_ms * often), act)
 
     def run(self) -> Totals:
         """Trouble, then none, then all has to be well. Raises Broken, Stuck."""
@@ -57,16 +56,6 @@ class Simulation(World):
             self.counts["cuts"] += node.counts.get("cuts", 0)
             self.counts["restarts"] += node.counts.get("restarts", 0)
         return Totals(**self.counts)
-
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        """Do it about so often, as long as there is trouble."""
-
-        def again() -> None:
-            if self.troubled:
-                act()
-                self.at(self.random.randrange(2_000 * every_ms) + 1, again)
-
-        self.at(self.random.randrange(2_000 * every_ms) + 1, again)
 
     def _any(self) -> Node:
         return self.random.choice(self.nodes)

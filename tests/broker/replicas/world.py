@@ -1,13 +1,12 @@
 """Nodes with a partition on simulated disks, a controller and a network, under one seed and one clock."""
 
-import heapq
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from typing import Final, NamedTuple
 
 from tests.broker.replicas.node import PLACE, Node
+from tests.event_worlds import DiskWorld
 from tests.replication.broken import Broken
 from tests.replication.controller import Controller, Heartbeat, Register, Told
 from tests.replication.describing import effect_text
@@ -27,7 +26,6 @@ from duramen.replication.messages import (
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
 from duramen.replication.timeouts import ReplicaTimeouts
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
-from duramen.sim.machine.scheduler import VirtualClock
 
 TIMEOUTS: Final = ReplicaTimeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
 CONTROLLER: Final = 0
@@ -62,22 +60,16 @@ class Produced(NamedTuple):
     batch: bytes
 
 
-class World:
+class World(DiskWorld[Node]):
     """Three nodes that start; with `trace` what happens is kept as text."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.random = random.Random(f"{seed}/replicas")
-        self.clock = VirtualClock()
+        super().__init__(random.Random(f"{seed}/replicas"), Totals._fields, trace=trace)
         self.witness = Witness(self._holders)
-        self.trace: list[str] = []
         self.troubled = True
         self.lossy, self.twice = self.random.choice((0.0, 0.02, 0.2)), self.random.choice((0.0, 0.1))
         self.slow_us = self.random.choice((500, 3_000, 15_000))
         self.cut: set[tuple[int, int]] = set()
-        self.counts = dict.fromkeys(Totals._fields, 0)
-        self.traced = trace
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
         self._produced: list[Produced] = []
         self.config = PartitionConfig(
             self.random.choice((1, 2, 2)),
@@ -114,34 +106,8 @@ class World:
 
     # -- time ---------------------------------------------------------------------------------------
 
-    def at(self, delay_us: int, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.clock.now_us + delay_us, next(self._numbers), act))
-
-    def run_until(self, end_us: int) -> None:
-        while True:
-            at_us, node = self._next()
-            if at_us is None or at_us > end_us:
-                self.clock.now_us = max(self.clock.now_us, end_us)
-                return
-            self.counts["events"] += 1
-            if node is None:
-                at_us, _, act = heapq.heappop(self._events)
-                self.clock.now_us = max(self.clock.now_us, at_us)
-                act()
-            else:
-                self.guarded(node, partial(self._turn, node))
-
-    def _next(self) -> tuple[int | None, Node | None]:
-        found: tuple[int | None, Node | None] = (self._events[0][0], None) if self._events else (None, None)
-        for node in self.nodes:
-            at_us = node.process.next_us if node.process is not None else None
-            if at_us is not None and (found[0] is None or at_us < found[0]):
-                found = (at_us, node)
-        return found
-
     def _turn(self, node: Node) -> None:
-        if node.process is not None:
-            node.process.turn()
+        self.guarded(node, lambda: node.process is not None and node.process.turn())
 
     def guarded(self, node: Node, act: Callable[[], object]) -> None:
         """Do something of a node's process, which may end in the middle of it."""
@@ -152,10 +118,6 @@ class World:
             self.say(f"{node.node_id} crashes in {crashed}")
             self.counts["torn"] += 1
             self.end(node, power=self.random.random() < 0.7)
-
-    def say(self, text: str) -> None:
-        if self.traced:
-            self.trace.append(f"{self.clock.now_us} {text}")
 
     def _say_effect(self, node: Node, effect: Effect) -> None:
         if isinstance(effect, Release):

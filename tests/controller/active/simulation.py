@@ -62,7 +62,7 @@ class Simulation(ControlWorld):
         self.gather(VOTERS, OTHERS)
         for node in self.parts():
             node.became = self._became
-        self._again(25, self._wish)
+        self.again(25, self._wish)
         for every_ms, act in (
             (200, self._kill),
             (400, self._lose_power),
@@ -76,7 +76,7 @@ class Simulation(ControlWorld):
         ):
             often = self.random.choice((0.5, 1, 2, None))
             if often is not None:
-                self._again(int(every_ms * often), act)
+                self.again(int(every_ms * often), act)
 
     def run(self) -> Counts:
         """Trouble, then none, then all has to be well. Raises Broken, Stuck."""
@@ -91,14 +91,6 @@ class Simulation(ControlWorld):
         self.done["epochs"] = len(self.actives)
         self.done["fenced"], self.done["elections"] = self.auditor.silences, self.auditor.elections
         return Counts(**self.done)
-
-    def _again(self, every_ms: int, act: Callable[[], None]) -> None:
-        def again() -> None:
-            if self.troubled:
-                act()
-                self.at(self.random.randrange(2_000 * every_ms) + 1, again)
-
-        self.at(self.random.randrange(2_000 * every_ms) + 1, again)
 
     def _any(self) -> ControlNode:
         return self.random.choice(self.parts())

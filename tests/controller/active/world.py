@@ -123,16 +123,10 @@ class ControlWorld(World):
 
     # -- network ------------------------------------------------------------------------------------
 
-    def _next(self) -> tuple[int | None, Node | None]:
-        """As the quorum's world has it, without nodes that are paused."""
-        found: tuple[int | None, Node | None] = (self._events[0][0], None) if self._events else (None, None)
-        for node in self.parts():
-            at_us = node.process.next_us if node.process is not None else None
-            if at_us is not None and at_us < node.paused_until_us:
-                at_us = node.paused_until_us if self.clock.now_us < node.paused_until_us else at_us
-            if at_us is not None and (found[0] is None or at_us < found[0]):
-                found = (at_us, node)
-        return found
+    def _due_us(self, node: Node) -> int | None:
+        """The time of its next turn; that of a paused node is after its pause."""
+        at_us, until_us = super()._due_us(node), cast("ControlNode", node).paused_until_us
+        return until_us if at_us is not None and max(at_us, self.clock.now_us) < until_us else at_us
 
     def _deliver(self, sender: int, to: int, message: Wire) -> None:
         if not self._later(to, partial(self._deliver, sender, to, message)):

@@ -5,7 +5,6 @@ The witness judges all the while; after a time all is mended, and all has to be 
 
 import errno
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -49,7 +48,7 @@ class Simulation(World):
             snapshot_bytes=draw((400, 2_000, 1 << 30)),
         )
         self.found(draw((1, 3, 3, 3, 5)), grown=draw((True, False, False, False)))
-        self._again(15, self._propose)
+        self.again(15, self._propose)
         for every_ms, act in (
             (300, self._kill),
             (300, self._lose_power),
@@ -64,10 +63,10 @@ class Simulation(World):
         ):
             often = self.random.choice((0.5, 1, 2, None))
             if often is not None:
-                self._again(int(every_ms * often), act)
+                self.again(int(every_ms * often), act)
         self._fullness = random.Random(f"{seed}/full disks")
         if self._fullness.random() < _FULL_SHARE:
-            self._again(int(_FULL_MS * self._fullness.choice((0.5, 1))), self._fill, self._fullness)
+            self.again(int(_FULL_MS * self._fullness.choice((0.5, 1))), self._fill, self._fullness)
 
     def run(self) -> Totals:
         """Trouble, then none, then all has to be well. Raises Broken, Stuck."""
@@ -82,17 +81,6 @@ class Simulation(World):
         self.counts["committed"] = len(self.witness.committed)
         self.counts["installs"] = sum(node.installs for node in self.nodes)
         return Totals(**self.counts)
-
-    def _again(self, every_ms: int, act: Callable[[], None], chance: random.Random | None = None) -> None:
-        """Do it about so often, as long as there is trouble; `chance` draws when."""
-        chance = chance or self.random
-
-        def again() -> None:
-            if self.troubled:
-                act()
-                self.at(chance.randrange(2_000 * every_ms) + 1, again)
-
-        self.at(chance.randrange(2_000 * every_ms) + 1, again)
 
     def _any(self) -> Node:
         return self.random.choice(self.nodes)

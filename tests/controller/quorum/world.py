@@ -1,6 +1,5 @@
 """Nodes on simulated disks and a network between them, under one seed: all that happens is an event of one clock."""
 
-import heapq
 import random
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +7,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from tests.controller.quorum.node import Node
+from tests.event_worlds import DiskWorld
 from tests.raft.describing import effect_text
 from tests.raft.witness import Broken, Witness
 
@@ -24,7 +24,6 @@ from duramen.raft.roles import RaftRole
 from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import Voter, Voters
 from duramen.sim.machine.disk import Crashed
-from duramen.sim.machine.scheduler import VirtualClock
 
 CALM: Final = RaftTimeouts(election_ms=100, fetch_ms=200, retry_ms=30, wait_ms=50, desertion_ms=300, soon_ms=8)
 HASTY: Final = RaftTimeouts(election_ms=20, fetch_ms=40, retry_ms=8, wait_ms=10, desertion_ms=60, soon_ms=4)
@@ -55,28 +54,21 @@ class Totals(NamedTuple):
     full_disks: int = 0
 
 
-class World:
+class World(DiskWorld[Node]):
     """Nodes, each a process on its disk, and what is on its way between them; `found` makes the first of them."""
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
-        self.random = random.Random(f"{seed}/world")
-        self.clock = VirtualClock()
+        super().__init__(random.Random(f"{seed}/world"), Totals._fields, trace=trace)
         self.witness = Witness()
-        self.trace: list[str] = []
         self.nodes: list[Node] = []
         self.timeouts = CALM
         self.limits = QuorumLimits()
         self.slow_us = 1_000
         self.lossy = self.twice = 0.0
-        self.troubled = False  # whether the network may lose, repeat and delay
         self.cut: set[tuple[int, int]] = set()
-        self.counts = dict.fromkeys(Totals._fields, 0)
         self.refused: list[str] = []  # what was proposed and must never be committed
         self.alone: list[Event] = []  # what a node knew before it was a quorum
         self._seed = seed
-        self._traced = trace
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
         self._names = count()
 
     def found(self, size: int, *, grown: bool = False) -> None:
@@ -99,7 +91,7 @@ class World:
         node.plan = QuorumIdentity(node.me, seeds=SEEDS, timeouts=self.timeouts, limits=self.limits)
         node.send_on, node.failed_with = self._send, self._failed
         node.segment_bytes = self.random.choice((300, 4000))
-        if self._traced:
+        if self.traced:
             node.happened = self._say_effect
         return node
 
@@ -107,31 +99,6 @@ class World:
         return Node(node_id, seed, self.clock, self.witness)
 
     # -- time ---------------------------------------------------------------------------------------
-
-    def at(self, delay_us: int, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.clock.now_us + delay_us, next(self._numbers), act))
-
-    def run_until(self, end_us: int) -> None:
-        while True:
-            at_us, node = self._next()
-            if at_us is None or at_us > end_us:
-                self.clock.now_us = max(self.clock.now_us, end_us)
-                return
-            self.counts["events"] += 1
-            if node is None:
-                at_us, _, act = heapq.heappop(self._events)
-                self.clock.now_us = max(self.clock.now_us, at_us)
-                act()
-            else:
-                self._turn(node)
-
-    def _next(self) -> tuple[int | None, Node | None]:
-        found: tuple[int | None, Node | None] = (self._events[0][0], None) if self._events else (None, None)
-        for node in self.nodes:
-            at_us = node.process.next_us if node.process is not None else None
-            if at_us is not None and (found[0] is None or at_us < found[0]):
-                found = (at_us, node)
-        return found
 
     def _turn(self, node: Node) -> None:
         self.guarded(node, lambda: node.process is not None and node.process.turn())
@@ -144,10 +111,6 @@ class World:
             self.say(f"{node.node_id} crashes in {crashed}")
             self.counts["torn"] += 1
             self.end(node, power=self.random.random() < 0.7)
-
-    def say(self, text: str) -> None:
-        if self._traced:
-            self.trace.append(f"{self.clock.now_us} {text}")
 
     def _say_effect(self, node: Node, effect: Effect) -> None:
         if not isinstance(effect, Send | Serve | ServeSnapshot | Append):
