@@ -22,7 +22,7 @@ class Changes(Protocol):
         """The committed metadata that has taken effect here: read-only, and not to be kept."""
 
     def check(self, request: Request) -> None:
-        """Raise what would be said to a request, as far as that is known here."""
+        """Raise the error that a request would get, as far as this node knows."""
 
     def ask(self, request: Request, done: ValueDone) -> None:
         """Ask for a change; `done` gets the answer once it has taken effect here, or why it is refused."""

@@ -93,8 +93,8 @@ class PartitionFetch(NamedTuple):
     max_bytes: int
     leader_epoch: int = -1
     error: DuramenError | None = None
-    isolation: int = 0  # 1: what is committed only
-    rack_id: str = ""  # where the consumer is, if it said so
+    isolation: int = 0  # 1: committed records only
+    rack_id: str = ""  # the consumer's rack, if it sent one
     live: LiveReader | None = None
 
 
@@ -128,7 +128,7 @@ def _is_to_come(partition: Partition, offset: int) -> bool:
 
 
 Preferred = Callable[[Partition, str, int], int]
-"""The node that is to serve a consumer of a rack who reads a partition from an offset; -1: this one (KIP-392)."""
+"""The node that serves a consumer of a rack from an offset of a partition; -1: this one (KIP-392)."""
 
 Answer = Callable[[list[FetchResult]], None]
 
@@ -199,7 +199,7 @@ class Fetcher:
         self._found: list[FetchResult | None] = [None] * len(wanted)
         self._changed: list[int] = list(range(len(wanted)))
         self._bytes = 0
-        self._urgent = False  # an error, or time is up: answer with what there is
+        self._urgent = False  # an error or a timeout: respond with the available records
         self._blocked = False
         self._poked = False
         self._registered: dict[Partition | FetchSource, list[int]] | None = None

@@ -90,7 +90,7 @@ Done = Callable[[list[Found]], None]
 
 
 def find_time(store: Store, log: Log, offset: int, done: TimeFound) -> None:
-    """The timestamp of the batch that holds the record at `offset`, which lies below the high watermark.
+    """The timestamp of the batch that contains the record at `offset`, which is below the high watermark.
 
     It is exact, and may wait for the disk.
     """

@@ -21,12 +21,12 @@ class LocalState:
 
     def __init__(self) -> None:
         self.applied_offset = 0
-        """The state has what is below."""
+        """The state covers the log below this offset."""
         self.floor_offset = 0
-        """What the log has from here on is kept: the older checkpoint has what is below."""
+        """The log is kept from this offset on: the older checkpoint covers everything below."""
         self.moved: Callable[[], None] = _nothing
         self.replicated: Callable[[], None] = _nothing
-        """Called when the partition gets a replica: what is committed is known from then on."""
+        """Called when the partition gets a replica: from then on the high watermark is known."""
         self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
 

@@ -73,7 +73,7 @@ class NodeConfigs:
         ]
 
     def value(self, name: str, *, of_all: bool) -> Value:
-        """The value in force of a setting, of this node or where nothing is said of it alone. Raises RequestInvalid."""
+        """The effective value of a setting: this node's own, or else the cluster's. Raises RequestInvalid."""
         setting = setting_of(name)
         for node_id in (None,) if of_all else (self._node_id, None):
             if name in (values := self._values(node_id)):

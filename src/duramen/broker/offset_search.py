@@ -128,7 +128,7 @@ class TimeSearch:
             if isinstance(result, BaseException):
                 self._failed(result)
             elif result[0] < 0:
-                # Such records of the batch are let go, or there are none although its header says so.
+                # Such records of the batch are compacted away, or there are none although its header indicates some.
                 self.at(timestamp, following, otherwise)
             else:
                 self._done(*result, None)

@@ -70,9 +70,9 @@ _NOT_NAMED: Final = -1
 _SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
 
 Admission = Callable[["Partition", Header, Callable[[DuramenError | None], None]], None]
-"""Called with a partition, the header of a transactional batch for it, and whom to tell once: now or later, in order.
+"""Called with a partition, the header of a transactional batch, and a callback, which is called once, in order.
 
-That gets None as soon as the batch may be appended, or why it may not be.
+The callback gets None as soon as the batch may be appended, or the reason why it may not.
 """
 
 
@@ -98,7 +98,7 @@ class StreamRules(Protocol):
     owned: bool  # whether queues have owners
     log_retention_ms: int  # of a queue space
     kept: str  # why records are not deleted by request; empty where they are
-    takes_as_is: bool  # batches, by what their headers say
+    takes_as_is: bool  # counts of batches, by their headers
     max_message_bytes: int
     decoded_limit_bytes: int
     recompressing: Recompressing | None  # None where batches are kept as they come
@@ -203,9 +203,9 @@ class Partition:
             wake(self)
 
     def committed_offset(self) -> int:
-        """All below is committed and on disk here; where that is not known yet, nothing more than what the log lacks.
+        """Everything below is committed and on disk here; if that is unknown, only offsets that the log lacks.
 
-        A log that is to be replicated, and has no replica yet, has what may be cut.
+        A replicated log without a replica yet has an end that may be truncated.
         """
         log = self.log
         if self.role is not None and log.replicated is None:
@@ -255,9 +255,9 @@ class Partition:
         *,
         all_replicas: bool = True,
     ) -> None:
-        """Check a producer's batch and append it; it is the log's from here on.
+        """Check a producer's batch and append it; from here on the log owns it.
 
-        `admit` says whether a batch of a transaction may be appended; without it none may. `done` gets the base
+        `admit` decides whether a batch of a transaction may be appended; without it none may. `done` gets the base
         offset once it is acknowledged, or the error; the error may come at once. Without `all_replicas` it is
         acknowledged as soon as this node has it (acks=1).
         """
@@ -305,7 +305,7 @@ class Partition:
         self, came: bytearray | memoryview, batch: bytearray | memoryview, head: Header, done: AppendDone | None,
         error: DuramenError | None,
     ) -> None:  # fmt: skip
-        """A batch may go into the log, unless `error` says why not."""
+        """A batch may be appended to the log, or `error` is the reason why not."""
         stream = self.stream
         if error is None and came is not batch and len(batch) > stream.max_message_bytes:
             error = self._too_large(batch)
@@ -317,7 +317,7 @@ class Partition:
             set_append_time(batch, now_ms)
             head = header(batch)
             if came is not batch:
-                set_append_time(came, now_ms)  # from which the producer is told
+                set_append_time(came, now_ms)  # from which the producer gets its response
         if stream.shards and done is not None and self.state is not None:
             done = self.state.once_applied(head.last_offset_delta + 1, done)
         self.append_checked(batch, head, done)
@@ -336,7 +336,7 @@ class Partition:
         self._store.append_all(self.log, appends, self.leader_epoch, done)
 
     def count_all(self, appends: Sequence[TurnAppend]) -> None:
-        """Count what `append_all` took, once the disk has it or nobody waits for that: it is not urgent."""
+        """Count the batches of `append_all`, once they are on disk or without a waiting producer: it is not urgent."""
         stream = self.stream
         for one in appends:
             records, size = one.head.records, len(one.batch)
@@ -346,7 +346,7 @@ class Partition:
             stream.batch_bytes.observe(size)
 
     def takes_as_is(self, size: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether `check` accepts a batch of this size as it is whose header is sound, and nobody else has a say."""
+        """Whether `check` accepts every sound batch of this size unchanged, and nothing else decides on it."""
         stream = self.stream
         return (
             self._role is None
@@ -387,7 +387,7 @@ class Partition:
         if not stream.append_time:
             now_ms = self._clock.wall_ms()
             late = newest - now_ms > stream.timestamp_after_ms
-            # The header says nothing of the oldest record: they are looked at where that matters.
+            # The header does not have the oldest timestamp: it is read from the records if needed.
             if late or stream.timestamp_before_ms < NEVER:
                 newest = self._check_timestamps(batch, now_ms)
             newest = max(newest, _NO_TIMESTAMP)
@@ -531,7 +531,7 @@ class Partition:
 
     @property
     def holds(self) -> bool:
-        """Whether this node has an open replica and so knows what is committed."""
+        """Whether this node has an open replica, and so knows the high watermark."""
         try:
             self.check_holds()
         except DuramenError:
@@ -541,8 +541,8 @@ class Partition:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(Newest epoch not after `epoch`, its end offset): OffsetForLeaderEpoch (KIP-101, KIP-320).
 
-        (-1, -1) for an epoch that is still to come; for one before the log's first, itself and the first's offset.
-        What is not known to be committed counts: a leader before may have shown it, and this one never cuts it.
+        (-1, -1) for a future epoch; for one before the log's first, that epoch and the first's offset. Records that are
+        not known to be committed count: an earlier leader may have shown them, and this one never truncates them.
         """
         log = self.log
         if epoch > self.leader_epoch or epoch < 0:
@@ -558,8 +558,8 @@ class Partition:
     def find_offset(self, timestamp: int, done: OffsetFound, *, committed: bool = False) -> None:
         """The offset of the first record at or after `timestamp` (ms), or of one of the special values above.
 
-        With `committed` as those see it who read what is committed only. `done` gets OffsetNotAvailable where an
-        earlier leader may have shown more than is known to be committed here (KIP-207).
+        With `committed`, as read with `read_committed`. `done` gets OffsetNotAvailable if an earlier leader may have
+        shown a higher high watermark than is known here (KIP-207).
         """
         log = self.log
         if self.role is not None and self.role.latest_offset is None and timestamp not in (EARLIEST, EARLIEST_LOCAL):
@@ -601,4 +601,4 @@ def _count(wrong: Sequence[tuple[int, str]]) -> str:
 
 
 def _nobody(_: int, __: DuramenError | None) -> None:
-    """Nobody waits for it."""
+    """No request waits for it."""

@@ -20,7 +20,7 @@ def check_entries(
 ) -> int:
     """The largest timestamp of a batch whose records are all entries of queues of the shard. Raises BatchInvalid.
 
-    Where the space is `owned`, an entry may say the owner of its queue.
+    If the space is `owned`, an entry may name the owner of its queue.
     """
     plain = newest_entry(batch, shard, shards, decoded_limit_bytes)
     if plain is not None:

@@ -19,7 +19,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 """The user of every connection, while there is no authentication; Apache Kafka's name for such."""
 
 _LONGEST_WAIT_MS: Final = (1 << 31) - 1  # throttle_time_ms is an int32
-_MOST_RATES: Final = 10_000  # clients name themselves: what is remembered of them is bounded
+_MOST_RATES: Final = 10_000  # clients choose their names: the remembered ones are bounded
 
 
 class RateWindows:
@@ -33,7 +33,7 @@ class RateWindows:
         self._windows: deque[list[int]] = deque()  # [start in ms, amount], oldest first
 
     def record(self, now_ms: int, amount: int) -> None:
-        """Add an amount now; a negative one takes back what was recorded and did not happen."""
+        """Add an amount now; a negative one takes back an amount that was recorded and did not happen."""
         self._forget(now_ms)
         if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
             self._windows.append([now_ms, 0])
@@ -44,7 +44,7 @@ class RateWindows:
             self._windows.popleft()
 
     def total(self, now_ms: int) -> int:
-        """What was recorded in the windows that still count."""
+        """The amount recorded in the windows that still count."""
         self._forget(now_ms)
         return sum(amount for _, amount in self._windows)
 
@@ -66,12 +66,12 @@ class RateWindows:
 
 
 class RateTable:
-    """The rates of many, by what is bounded together; those that were idle longest are forgotten where it is full."""
+    """The rates of many quota entities; if there is no room, those that were idle longest are forgotten."""
 
     def __init__(self, settings: Settings) -> None:
         self._count = settings.integer("quota.window.num")
         self._window_ms = 1000 * settings.integer("quota.window.size.seconds")
-        self._rates: dict[Hashable, RateWindows] = {}  # those of who was idle longest first
+        self._rates: dict[Hashable, RateWindows] = {}  # rates of the entity that was idle longest come first
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -93,7 +93,7 @@ class RateTable:
         return 0 if rates is None else rates.wait_ms(now_ms, bound)
 
     def take_back(self, scope: Hashable, size: int, now_ms: int) -> bool:
-        """What was recorded last did not happen; False, and it stays, where it is the only one in all windows."""
+        """Take back the last recorded amount; returns False, and keeps it, if it is the only one in all windows."""
         rates = self._rates[scope]
         if rates.total(now_ms) <= size:
             return False
@@ -106,7 +106,7 @@ class RateTable:
         return 0.0 if rates is None else rates.rate(now_ms)
 
     def largest(self, bound: float) -> int:
-        """What fits into all windows but one."""
+        """The amount that fits into all windows but one."""
         return int(bound * (self._count - 1) * self._window_ms / 1000)
 
 
@@ -114,11 +114,11 @@ _Scope = tuple[Entity, str]  # whose rate is bounded together, and by which quot
 
 
 class Quotas:
-    """Bounds from the metadata, and the rates of those who have any."""
+    """Quotas from the metadata, and the rates of the entities that have any."""
 
     def __init__(self, settings: Settings) -> None:
         self.bounds: Mapping[Entity, Mapping[str, float]] = {}
-        """Whose rates are bounded: mostly nobody's."""
+        """The entities with rates: mostly none."""
         self._rates = RateTable(settings)
         self._found: dict[tuple[str, str], tuple[_Scope, float] | None] = {}
 
@@ -173,7 +173,7 @@ class Quotas:
         return self._found[key]
 
     def _resolve(self, name: str, user: str, client_id: str) -> tuple[_Scope, float] | None:
-        """The nearest quota, in Kafka's order, and who shares it: all clients of a user, or one client."""
+        """The nearest quota, in Kafka's order, and its entity: all clients of a user, or one client."""
         both: Entity = (("client-id", client_id), ("user", user))
         mine: Entity = (("user", user),)
         alone: Entity = (("client-id", client_id),)

@@ -22,7 +22,7 @@ PRODUCER: Final = "producer"
 
 
 class Form(NamedTuple):
-    """What batches are to be compressed with: a codec's number, None for whatever they came with; and how hard."""
+    """How batches are compressed: a codec's number, or None to keep their own; and the level."""
 
     codec: int | None
     level: int | None = None
@@ -36,7 +36,7 @@ class Form(NamedTuple):
         return cls(codec, levels(f"compression.{name}.level") if name in ("gzip", "lz4", "zstd") else None)
 
     def fits(self, head: Header) -> bool:
-        """Whether a batch has it. As in Apache Kafka, one of the same codec is left alone, whatever its level."""
+        """Whether a batch has the codec. As in Apache Kafka, a batch of the same codec is kept, whatever its level."""
         return self.codec is None or head.attributes & CODEC_MASK == self.codec
 
 

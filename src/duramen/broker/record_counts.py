@@ -96,7 +96,7 @@ class LastSearch:
         self._look(self._begin())
 
     def _look_into(self, head: Header) -> None:
-        """Compaction took records out of this batch: its records say which are left."""
+        """Compaction removed records of this batch: the remaining records are decoded and counted."""
 
         def retry(error: BaseException | None) -> None:
             if error is None:

@@ -18,9 +18,9 @@ Reached = Callable[[ReplicationWaitOutcome], None]
 def wait_replicated(
     partition: Partition, record: Position, wait_ms: int, clock: Clock, deadlines: Deadlines, done: Reached
 ) -> None:
-    """Tell `done` what became of a record: at once, or within `wait_ms`.
+    """Call `done` with the outcome of a record: at once, or within `wait_ms`.
 
-    Raises NotLeader where this node has no replica of the partition, or why that does nothing any more.
+    Raises NotLeader if this node has no replica of the partition, or the error of a stopped replica.
     """
     deadline_ms = clock.monotonic_ms() + wait_ms
     if partition.role is not None:
@@ -30,7 +30,7 @@ def wait_replicated(
 
 
 class _Wait:
-    """A wait at a node that is alone: what its consumers see is what it has."""
+    """A wait on a standalone node: its consumers see all its records."""
 
     def __init__(self, partition: Partition, record: Position, done: Reached) -> None:
         self._partition = partition

@@ -26,7 +26,7 @@ _NO_BOUND: Final = -1
 _LEAST_LOAD_FACTOR: Final = 0.1
 
 ConfigSource = Literal["stream", "dynamic-broker", "dynamic-default", "broker", "default"]
-"""From whom a value is: the stream; this node or every node, while they run; what the node was started with; nobody."""
+"""The source of a value: the stream; this node or all nodes, dynamically; the node's start; the default."""
 
 Synonym = tuple[str, Value, ConfigSource]
 
@@ -44,7 +44,7 @@ UNCHANGED: Final = ChangedDefaults({}, {})
 class ConfigEntry(NamedTuple):
     """A config as DescribeConfigs shows it; `synonyms` are (name, value, source) from the nearest to the furthest.
 
-    `without_effect` says why it changes nothing for this stream; empty where it does.
+    `without_effect` is the reason why it changes nothing for this stream; empty if it has an effect.
     """
 
     setting: Setting
@@ -55,7 +55,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def doc(self) -> str:
-        """What it is, and why it changes nothing where it does not."""
+        """Its description, and the reason if it has no effect."""
         return self.setting.doc + (f" Without effect here: {self.without_effect}." if self.without_effect else "")
 
 
@@ -71,7 +71,7 @@ class StreamConfig:
         self._overrides = {name: check(STREAM[name], text) for name, text in overrides.items() if name in STREAM}
         self._values = {name: self._resolve(setting) for name, setting in STREAM.items()}
         if self._values[KIND] == QUEUES:
-            # The broker's defaults are for logs: of queues everything is kept unless the space says otherwise.
+            # The broker's defaults are for logs: queues keep everything unless the space has bounds.
             kept = {name: self._overrides.get(name, _NO_BOUND) for name in QUEUE_RETENTION}
             own = {name: self._overrides.get(name, value) for name, value in QUEUE_VALUES.items()}
             self._values |= {**own, **kept}
@@ -96,7 +96,7 @@ class StreamConfig:
         return str(self._values[name])
 
     def log_config(self) -> LogConfig:
-        """What storage has to know: the same object each time, for any number of logs."""
+        """The storage's config: the same object each time, for any number of logs."""
         if self._log_config is None:
             self._log_config = self._make_log_config()
         return self._log_config
@@ -131,7 +131,7 @@ class StreamConfig:
         )
 
     def _floors(self) -> tuple[StreamFloor, ...]:
-        """What retention is to wait for: that it is in the stream's table."""
+        """The condition of retention: the records are in the stream's table."""
         multiple = self.integer("table.retention.multiple")
         if self.text("table.format") == NONE or multiple == 1:
             return ()

@@ -143,7 +143,7 @@ class BrokerStreams:
     def __init__(
         self, store: Store, settings: Settings, clock: Clock, metrics: Metrics, first_role: Role | None = None
     ) -> None:
-        """`first_role` is what this node is for a partition until it is told."""
+        """`first_role` is this node's role for a partition before its first state."""
         self._first_role = first_role
         self._store = store
         self._settings = settings
@@ -161,7 +161,7 @@ class BrokerStreams:
         self._changed = UNCHANGED
         self._decoded_limit_bytes = settings.integer("memory.limit.bytes") // _DECODED_SHARE
         self._gauge = metrics.counter("duramen_streams")
-        self.listeners: list[Callable[[Stream], object]] = []  # told of a stream that is new, changed or deleted
+        self.listeners: list[Callable[[Stream], object]] = []  # called with a stream that is new, changed or deleted
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(list(self._by_name.values()))
@@ -216,8 +216,8 @@ class BrokerStreams:
     def put(self, state: StreamState, *, at_once: bool = False) -> Stream:
         """The stream is defined like this from here on.
 
-        Many partitions are made a few at a time, so that nobody waits for them but who asked, unless `at_once`. A new
-        stream is found when all of them are there: see `when_whole`.
+        Many partitions are created a few at a time, so that only the request for them waits, unless `at_once`. A new
+        stream is found when all of them exist: see `when_whole`.
         """
         config = self._config(state)
         growing = self._growing.get(state.id)
@@ -259,7 +259,7 @@ class BrokerStreams:
         self._wake(stream)
 
     def _show_live(self, stream: Stream) -> None:
-        """A live topic has the partitions of its stream, and is found by those alone who only read."""
+        """A live topic has the partitions of its stream; only reads find it."""
         before, name = self._live.pop(stream.id, None), "" if stream.deleted else stream.config.text(LIVE_TOPIC)
         if before is not None:
             for key in (before.name, before.id):
@@ -323,7 +323,7 @@ class BrokerStreams:
             self._store.soon(lambda: self._follow(left[_PARTITIONS_AT_ONCE:]))
 
     def remove(self, stream_id: StreamId) -> Stream | None:
-        """The stream is gone: its logs are deleted, and those who wait for records of it are told."""
+        """The stream is deleted: its logs are deleted, and requests that wait for its records get an error."""
         growing = self._growing.pop(stream_id, None)
         stream = self._by_key.pop(stream_id, None)
         if stream is not None:

@@ -201,9 +201,9 @@ class RecordGap(_Request, frozen=True):
 
 
 class ElectLeader(_Request, frozen=True):
-    """Let the preferred replica lead; `unclean`: let a replica lead that may lack acknowledged records.
+    """Elect the preferred replica as leader; `unclean`: elect a replica that may lack acknowledged records.
 
-    `most_complete` is the node whose replica has most, as the live ones have said.
+    `most_complete` is the live node whose replica reports the highest end offset.
     """
 
     place: PartitionId
@@ -270,7 +270,7 @@ class UnregisterNode(_Request, frozen=True):
 
 
 class SetFeatureLevel(_Request, frozen=True):
-    """Let the cluster use what this level has."""
+    """Let the cluster use the features of this level."""
 
     level: int
 

@@ -12,7 +12,7 @@ __all__ = ["UNKNOWN", "Absent"]
 
 
 class Absent(NamedTuple):
-    """A Role: neither leader nor follower. `leader_id` is None where nobody leads."""
+    """A Role: neither leader nor follower. `leader_id` is None if the partition has no leader."""
 
     epoch: int
     leader_id: int | None

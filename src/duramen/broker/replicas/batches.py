@@ -24,9 +24,9 @@ _NOTHING: Final = Header(0, 0, NO_EPOCH, 2, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 
 
 def follow_up(end: Position, takeovers: Iterable[Takeover], records: Buffer) -> tuple[ReplicaBatch, ...]:
-    """The batches behind `end` that the bytes of an answer hold; `takeovers` are those behind it. Raises BatchCorrupt.
+    """The batches after `end` in the bytes of a response; `takeovers`: the leader epochs after it. Raises BatchCorrupt.
 
-    What is cut off at the end of the bytes is left out.
+    A batch that is cut off at the end of the bytes is left out.
     """
     epochs = LeaderEpochCache([(end.leader_epoch, -1, end.offset), *takeovers])
     whole = memoryview(records)

@@ -9,16 +9,16 @@ __all__ = ["BULK", "BulkBytes"]
 
 
 class BulkBytes(NamedTuple):
-    """From `begin` bytes on what is lacking is much, until it is less than `end`: each change takes two checkpoints."""
+    """Catch-up begins with a lag of `begin` bytes and ends below `end`: each change takes two checkpoints."""
 
     begin: int
     end: int
 
     def is_much(self, batches: Sequence[ReplicaBatch], size: int, high_watermark: int, *, bulk: bool) -> bool:
-        """Whether that much is lacking: an answer had these batches, of so many bytes in all, committed up to there.
+        """Whether the lag is that large: a response had these batches, of this total size, with this high watermark.
 
-        It is guessed by the records that are lacking and how large these were; `bulk` says what it was so far, which an
-        answer without batches does not change.
+        It is estimated from the number of missing records and the size of the received ones; `bulk` is the previous
+        result, which a response without batches does not change.
         """
         if not batches:
             return bulk

@@ -19,7 +19,7 @@ _MIN_SYNCED: Final = "min.synced.nodes"
 
 
 class ReplicaPatience(NamedTuple):
-    """What makes a replica late (`replica.lag.time.max.ms`), and slow (`replica.eject.latency.ms`, None: nothing)."""
+    """When a replica is late (`replica.lag.time.max.ms`), and slow (`replica.eject.latency.ms`, None: never)."""
 
     lag_time_max_ms: int = 30_000
     eject_latency_ms: int | None = None
@@ -29,7 +29,7 @@ PATIENCE: Final = ReplicaPatience()
 
 
 def config_of(state: ControllerState, stream_id: StreamId, patience: ReplicaPatience = PATIENCE) -> PartitionConfig:
-    """How the partitions of a stream are replicated; as the defaults say where it is not known."""
+    """How the partitions of a stream are replicated; the defaults if the stream is unknown."""
     stream = state.stream_by_id(stream_id)
 
     def value(name: str) -> Value:

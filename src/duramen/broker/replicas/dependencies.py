@@ -21,7 +21,7 @@ FETCH_BYTES: Final = 1 << 20
 
 
 class ReplicaEffects(Protocol):
-    """What replicas need of those around them."""
+    """Dependencies of replicas."""
 
     def send(
         self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
@@ -38,13 +38,13 @@ class ReplicaEffects(Protocol):
         """From here on this node orders batches in that epoch; None: no more."""
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
-        """Told of each effect once it is done, as far as it is done at once: a batch is written, a log is cut."""
+        """Called after each effect that completes at once: a batch is written, a log truncated."""
 
     def failed(self, place: PartitionId, error: DuramenError) -> None:
-        """The replica cannot be written: it does nothing any more, or is only read, until it begins anew."""
+        """The replica cannot be written: it stops, or stays readable, until it is recreated."""
 
     def report(self, finding: str) -> None:
-        """Something that an operator must hear of."""
+        """Report something to the operator."""
 
 
 class ReplicaDependencies(NamedTuple):

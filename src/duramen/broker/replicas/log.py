@@ -34,10 +34,10 @@ class ReplicaLog:
         self._followed = FollowedLog(store, log)
         self._start = log.start_offset  # where it is to begin once that is synced
         self.floor: Callable[[], int | None] = lambda: None
-        """From here on records are kept whatever the leader does: the state beside the log may need them."""
+        """From here on records are kept even if the leader deletes them: the state beside the log may need them."""
 
     def end(self) -> None:
-        """Order nothing more: what is under way ends where it is, as if the process did."""
+        """Start no more operations: those under way end as if the process had ended."""
         self._followed.end()
 
     # -- writing ------------------------------------------------------------------------------------
@@ -47,9 +47,9 @@ class ReplicaLog:
         self._take_in_bulk(bulk=self._bulk.is_much(batches, size, high_watermark, bulk=self._log.bulk))
 
     def forget_producers(self, forgotten_id: int | None) -> None:
-        """The log that this one follows has forgotten producers up to that id; None: it does not say.
+        """The followed log has forgotten producers up to that id; None: unknown.
 
-        Then this one may have, where it begins: it has no records yet that name them.
+        Then this one may forget them, at its start: it has no records yet that name them.
         """
         log = self._log
         if forgotten_id is None:
@@ -72,15 +72,15 @@ class ReplicaLog:
         self._store.append_ordered(self._log, data, header(data), lambda _, error: done(error))
 
     def cut(self, end_offset: int, done: Done) -> None:
-        """Let go of what is behind; `done(None)` once that is so on disk, and all before it synced."""
+        """Delete records below an offset; `done(None)` once that is on disk, and everything before it synced."""
         self._followed.cut(end_offset, done)
 
     def restart(self, start_offset: int, committed_offset: int, done: Done) -> None:
-        """Begin anew at `start_offset`, with nothing; `done(None)` once that is so on disk.
+        """Recreate the log at `start_offset`, empty; `done(None)` once that is on disk.
 
-        What is committed stays until then. Behind it come empty batches of no epoch, up to the start, and all of that
-        is let go: a start that finds them does that again. A log that ends before the start is not cut: it may have
-        what is committed and was not heard to be.
+        Committed records stay until then. After them come empty batches without an epoch, up to the start, and all of
+        that is deleted: a start that finds them repeats it. A log that ends before the start is not truncated: its
+        records may be committed although this node does not know that.
         """
         log = self._log
 
@@ -103,12 +103,12 @@ class ReplicaLog:
         self._followed.restart(start_offset, kept_offset, fill, done)
 
     def start_at(self, offset: int) -> None:
-        """Let go of what is below, once all of it is synced."""
+        """Delete records below an offset, once all of them are synced."""
         self._start = max(self._start, offset)
         self.let_go()
 
     def let_go(self) -> None:
-        """More is synced: what had to wait for that goes."""
+        """More is synced: run the operations that waited for it."""
         floor = self.floor()
         start = self._start if floor is None else min(self._start, floor)
         if self._log.start_offset < start <= self._log.synced_offset:
@@ -117,9 +117,9 @@ class ReplicaLog:
     # -- reading ------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, done: ReadDone) -> None:
-        """The bytes of whole batches from `offset` on, synced or not, as they lie in memory or in the file.
+        """The bytes of whole batches from `offset` on, synced or not, from memory or the file.
 
-        At least one where there is any, then as many as fit. `done` gets OffsetOutOfRange, LogDamaged, StorageFailed.
+        At least one if there is any, then as many as fit. `done` gets OffsetOutOfRange, LogDamaged, StorageFailed.
         """
         try:
             plan = self._log.plan_written(offset, max_bytes)

@@ -18,7 +18,7 @@ __all__ = ["ReplicaReads"]
 
 
 class ReplicaReads:
-    """Answers fetches. What is being read must not be cut: `when_idle` says when nothing is."""
+    """Responds to fetches. The range of a read under way must not be truncated: `when_idle` waits for its end."""
 
     def __init__(
         self, kit: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log, replica_log: ReplicaLog,
@@ -37,7 +37,7 @@ class ReplicaReads:
         self._over = False
 
     def end(self) -> None:
-        """The replica ends: nobody is answered any more."""
+        """The replica ends: no more responses are sent."""
         self._over = True
         self._unwritten.clear()
         self._postponed.clear()
@@ -50,7 +50,7 @@ class ReplicaReads:
             action()
 
     def serve(self, serve: ServeReplicaFetch) -> None:
-        """Send an answer with what there is from the asked end on."""
+        """Send a response with the available records from the requested end on."""
         asked = serve.answer.asked
         if self._log.end_offset <= asked.end.offset < self._machine.history.end_offset:
             self._unwritten.append(serve)  # the batches wait for room in the storage
@@ -76,7 +76,7 @@ class ReplicaReads:
             self._begin(serve, pace)
 
     def _is_filed(self, offset: int) -> bool:
-        """Whether what follows is in a file: who asks for that lacks more than what was written just now."""
+        """Whether the next records are in a file: a follower that requests them lacks more than the newest batches."""
         return offset < self._log.end_offset and self._log.active.pending_start(offset) is None
 
     def _begin(self, serve: ServeReplicaFetch, pace: CatchUpThrottle | None) -> None:
@@ -87,7 +87,7 @@ class ReplicaReads:
         self._replica_log.read(offset, most_bytes, partial(self._read, serve, pace))
 
     def written(self) -> None:
-        """More is written: whoever waits for that is answered."""
+        """More is written: respond to the followers that wait for it."""
         waiting, self._unwritten = self._unwritten, []
         for serve in waiting:
             self.serve(serve)
@@ -100,7 +100,7 @@ class ReplicaReads:
         if isinstance(found, DuramenError):
             self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
         elif not self._over and self._machine.state.leader_epoch == answer.leader_epoch:
-            # In another epoch what was read may be cut.
+            # In another epoch the range of the read may be truncated.
             forgotten_id = self._log.producers.forgotten_id
             answer = answer._replace(forgotten_id=forgotten_id, snapshots=self._snapshots.bound)
             self._kit.outside.send(self._place, node_id, answer, found)

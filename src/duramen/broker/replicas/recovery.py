@@ -23,7 +23,7 @@ LookDone = Callable[[ReplicaDiskState | DuramenError], None]
 
 
 class DamagePolicy(Enum):
-    """What becomes of a log that has lost records to damage."""
+    """The consequence for a log that has lost records to damage."""
 
     REFUSED = "no other replica is known to have the records, so this replica is out of service"
     CUT = "the leader has them, so the log is truncated before them and fetches them again"
@@ -31,7 +31,7 @@ class DamagePolicy(Enum):
 
 
 def gaps_of(state: PartitionState, node_id: int) -> DamagePolicy:
-    """What becomes of gaps in the log of this node's replica, when the partition is like this."""
+    """The consequence of gaps in the log of this node's replica, for this state of the partition."""
     holders = {*state.isr, *state.elr}
     if holders == {node_id}:
         return DamagePolicy.KEPT
@@ -52,9 +52,9 @@ def lost_ranges(log: Log) -> list[tuple[int, int]]:
 
 
 def look(store: Store, log: Log, done: LookDone, gaps: DamagePolicy = DamagePolicy.REFUSED) -> None:
-    """Find what is kept of `log`, to which nobody appends: once all that a replica before this one ordered is synced.
+    """Find the state of `log`, which gets no appends, once everything that an earlier replica appended is synced.
 
-    `done` gets StorageFailed, or LogDamaged where the log has lost records: it would be counted on for them.
+    `done` gets StorageFailed, or LogDamaged if the log has lost records, because others would rely on them.
     """
 
     def settled(error: DuramenError | None) -> None:
@@ -79,7 +79,7 @@ def look(store: Store, log: Log, done: LookDone, gaps: DamagePolicy = DamagePoli
 
 
 def _cut_before(store: Store, log: Log, offset: int, done: LookDone) -> None:
-    """Let the log end before what it has lost, and look again."""
+    """Let the log end before its lost records, and check again."""
 
     def cut(error: DuramenError | None) -> None:
         if error is None and log.end_offset > offset:
@@ -106,7 +106,7 @@ def takeovers_of(log: Log) -> tuple[Takeover, ...]:
 
 
 def _look_for_filler(store: Store, log: Log, done: Callable[[DuramenError | None], None]) -> None:
-    """Let go of what a log was begun anew with, where the process ended in the middle of that."""
+    """Delete the placeholders of a log that was being recreated when the process ended."""
     if log.start_offset == log.end_offset or log.active.max_timestamp >= 0:
         done(None)
         return

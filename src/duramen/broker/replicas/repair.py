@@ -28,7 +28,7 @@ _LARGEST_BYTES: Final = 3 << 20
 
 
 class RepairPiece(NamedTuple):
-    """What a node has of a range: whole batches from its start on; `data` is None where they are too large to send.
+    """A node's records in a range: whole batches from its start on; `data` is None if they are too large to send.
 
     `covers`: whether its log reaches over the start of the range, readable there or not.
     """
@@ -42,10 +42,10 @@ class RepairPeers(Protocol):
     """The controller and the other nodes, as the repair of replicas needs them."""
 
     def report_damage(self, place: PartitionId, done: Callable[[], None]) -> None:
-        """Tell the controller that the replica here lacks records; `done` once what that means takes effect here."""
+        """Report to the controller that the replica lacks records; `done` once the decision takes effect here."""
 
     def tell_again(self, place: PartitionId) -> None:
-        """Have `Replicas.told` called with what is known of the partition."""
+        """Have `Replicas.told` called with the known state of the partition."""
 
     def fetch_range(
         self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]
@@ -54,7 +54,7 @@ class RepairPeers(Protocol):
 
 
 class RepairOutcome(Enum):
-    """What a repair came to."""
+    """The result of a repair."""
 
     WHOLE = "every damaged range is repaired"
     UNFIT = "the leader has other records in the range, or none, or they do not fit into the file"
@@ -62,7 +62,7 @@ class RepairOutcome(Enum):
 
 
 class _Range(NamedTuple):
-    """Offsets that are lost; `damage` where they lie in a file."""
+    """Lost offsets; `damage` if they are in a file."""
 
     first: int
     last: int
@@ -70,7 +70,7 @@ class _Range(NamedTuple):
 
 
 def read_range(store: Store, log: Log, first: int, last: int, done: Callable[[RepairPiece], None]) -> None:
-    """What the log has of a range, for another node."""
+    """The log's records in a range, for another node."""
 
     def read(found: list[Buffer] | DuramenError) -> None:
         data = b"" if isinstance(found, DuramenError) else b"".join(bytes(piece) for piece in found)
@@ -86,7 +86,7 @@ def read_range(store: Store, log: Log, first: int, last: int, done: Callable[[Re
 class Repair:
     """Repairs one log, segment by segment; `done` is called once. `nodes` are asked in their order.
 
-    Where the log of the leader, who has all that is committed, does not reach, nobody is to have anything.
+    Offsets that the leader's log does not reach need not be in any log: the leader has all committed records.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Repair:
         self._found: set[RepairOutcome] = set()
 
     def begin(self) -> None:
-        """Ask for what is lacking."""
+        """Request the missing records."""
         if self._gaps:
             self._fetch(self._gaps.pop(), lambda _: self.begin())
         elif self._segments:

@@ -64,7 +64,7 @@ _REFUSED: Final = {
 
 
 class Replica:
-    """The replica of `partition` at `place`, which begins with what `opening` found: `kept`."""
+    """The replica of `partition` at `place`. It starts with the state that `opening` found: `kept`."""
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class Replica:
         self._serving = ReplicaReads(kit, place, self._machine, log, self._log, self._snapshots)
         self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
-        self._acks: dict[Released, None] = {}  # who waits with acks=all, to be told if the replica ends
-        self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # who waits for a record
+        self._acks: dict[Released, None] = {}  # producers with acks=all, which get an error if the replica ends
+        self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # requests that wait for a record
         self._told_soon = False
         self._timing = AckLatencyTimer(log, kit.clock, kit.pace)
         self._over: DuramenError | None = None
@@ -102,7 +102,7 @@ class Replica:
         partition.role = self
         self._watch_state()
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def partition(self) -> Partition:
@@ -111,7 +111,7 @@ class Replica:
 
     @property
     def machine(self) -> ReplicaMachine:
-        """The machine, to be asked and not to be told."""
+        """The state machine, for queries only."""
         return self._machine
 
     @property
@@ -142,7 +142,7 @@ class Replica:
 
     @property
     def epoch(self) -> int:
-        """The newest leader epoch that it was told of; -1 before."""
+        """The newest leader epoch from the controller; -1 before the first."""
         return self._machine.state.leader_epoch
 
     @property
@@ -157,7 +157,7 @@ class Replica:
             raise self._refused(ReplicaRefusal.NOT_LEADER)
 
     def check_holds(self) -> None:
-        """Raise why nobody may read here: NotLeader where the leader is cut off, or what ended this replica."""
+        """Raise the reason why reads are refused: NotLeader if the leader is isolated, or the replica's error."""
         if self._over is not None:
             raise self._over
         if self._machine.deposed:
@@ -166,13 +166,13 @@ class Replica:
                 " reaches neither the controller nor every in-sync replica: another node may lead it by now"
             )
 
-    # -- what producers ask -------------------------------------------------------------------------
+    # -- producers ----------------------------------------------------------------------------------
 
     def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
-        """What a batch is stored with that comes in the epoch in which this node leads.
+        """Append a batch in the epoch in which this node leads.
 
         `done` gets the base offset once it is on this disk, with `all_replicas` (acks=all) once it is on the disks of
-        all in sync; or NotLeader, NotEnoughReplicasAfterAppend, with the base offset where this node still leads.
+        all in-sync replicas; or NotLeader, NotEnoughReplicasAfterAppend, with the base offset if this node still leads.
         Raises NotLeader, NotEnoughReplicas.
         """
         self.check_leads()
@@ -186,7 +186,7 @@ class Replica:
     ) -> None:
         """It is on this disk, or was there already."""
         if isinstance(error, StorageFailed):
-            self._kit.outside.failed(self._place, error)  # and goes on: what is there may be read until another leads
+            self._kit.outside.failed(self._place, error)  # its records may be read until another node leads
         if error is not None or not all_replicas:
             done(base_offset, error)
             return
@@ -219,9 +219,9 @@ class Replica:
     def wait_replicated(
         self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
     ) -> None:
-        """`done` is told when this replica has the record of that epoch at that offset, or that it was cut.
+        """`done` is called when this replica has the record of that epoch at that offset, or has truncated it.
 
-        Where the replica ends before, that is TIMED_OUT. Raises why it does nothing any more.
+        If the replica ends before, the result is TIMED_OUT. Raises the error of a stopped replica.
         """
         self.check_holds()
         settled = partial(done)  # each wait is one of its own
@@ -230,10 +230,10 @@ class Replica:
         self._machine.wait_replicated(record, settled, deadline_ms)
         self._go_on()
 
-    # -- what others say ----------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
-        """The controller's log says so, and which nodes are live; see `ReplicaMachine.told`."""
+        """A partition state from the controller's log, and the live nodes; see `ReplicaMachine.told`."""
         if self._over is None:
             self._timing.forget()
         self._meet(partial(self._machine.told, state, live), stirs=self._machine.minds(state))
@@ -317,7 +317,7 @@ class Replica:
             self._go_on()
 
     def stop(self) -> None:
-        """Do nothing any more; who waits is told. What is being written may still reach the disk."""
+        """Stop; waiting requests get an error. Writes under way may still reach the disk."""
         if self._over is None:
             self._end(NodeStopping("this node is stopping, or no longer has this partition"))
 
@@ -354,7 +354,7 @@ class Replica:
             machine.trimmed(start_offset)
 
     def _go_on(self) -> None:
-        """Do what is to be done, as far as nothing waits; then producers may append, if it leads."""
+        """Execute effects until one waits; then producers may append, if this replica leads."""
         if self._agenda.going or self._over is not None:
             return
         self._lead()
@@ -363,7 +363,7 @@ class Replica:
         self._sleep()
 
     def _sleep(self) -> None:
-        """Until the machine has something to do; what was just done may have ended it."""
+        """Until the machine has effects; the last one may have ended it."""
         if self._over is None:
             self._alarm.move(self._machine.deadline_ms)
 
@@ -398,14 +398,14 @@ class Replica:
         return f"partition {self._partition.index} of {self._partition.stream.name}"
 
     def _resume(self, effect: Effect) -> None:
-        """What the agenda waited for is done."""
+        """The operation that the agenda waited for is complete."""
         self._agenda.resume()
         self._kit.outside.carried_out(self._place, effect)
         self._go_on()
 
     def _do(self, effect: Effect) -> None:
         outside = self._kit.outside
-        match effect:  # what comes most often first
+        match effect:  # the most frequent first
             case SendReplicaMessage(node_id, message):
                 if isinstance(message, ReplicaFetchAnswer):
                     forgotten_id = self._partition.log.producers.forgotten_id
@@ -444,7 +444,7 @@ class Replica:
             waiter(outcome)
 
     def _show(self) -> None:
-        """What is below may be read here."""
+        """Records below this offset may be read here."""
         shown_offset = self._machine.shown_offset
         if shown_offset > self._state.high_watermark:
             self._state.high_watermark = shown_offset
@@ -478,7 +478,7 @@ class Replica:
             self._fail(StorageFailed(f"{self._name} could not be written: {error}"))
 
     def _synced(self, _: Partition) -> None:
-        """More of the log may be on disk. While it is to be cut, what is there may be what is to go."""
+        """More of the log may be on disk. During a truncation, the synced part may include records to be truncated."""
         if self._over is not None:
             return
         self._agenda.take()
@@ -508,7 +508,7 @@ class Replica:
         self._snapshots.cut()
         self._resume(effect)
         if self._partition.state is not None:
-            self._partition.log.notify()  # what is kept beside the log may lack what the log has no more
+            self._partition.log.notify()  # state beside the log may lack records that the log no longer has
         self._synced(self._partition)
 
     # -- the end ------------------------------------------------------------------------------------

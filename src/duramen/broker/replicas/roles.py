@@ -30,16 +30,16 @@ __all__ = ["Replicas", "state_of"]
 
 _SETS_KEPT: Final = 1024
 _EARLY: Final = 65_536
-"""Partitions of which a fetch waits for the replica: what comes of more counts as lost."""
+"""The number of partitions for which a fetch waits for the replica; messages of more count as lost."""
 _RETRY_MS: Final = 10_000
-"""After so long the others are asked again for what a damaged replica lacks."""
+"""The period after which other nodes are asked again for the missing records of a damaged replica."""
 _NONE: Final[Mapping[int, ReplicaFetch]] = MappingProxyType({})
 
 PartitionOf = Callable[[PartitionId], Partition]
 """Its partition, with a log that is there."""
 
 ConfigOf = Callable[[PartitionId], PartitionConfig]
-"""What the configs of its stream say now."""
+"""The present configs of its stream."""
 
 
 def state_of(state: controller.PartitionState, observers: tuple[int, ...] = ()) -> ReplicatedPartition:
@@ -56,9 +56,9 @@ def _set_of(members: tuple[int, ...]) -> frozenset[int]:
 
 
 class Replicas:
-    """A replica for each partition of the node. `told` is called with what the controller's log says, in its order.
+    """A replica for each partition of the node. `told` gets the partition states of the controller's log, in order.
 
-    Only what that says behind the node's registration, under the kit's broker epoch, may be told.
+    It must not be called with states before the node's registration with the kit's broker epoch.
     """
 
     def __init__(self, kit: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
@@ -66,11 +66,11 @@ class Replicas:
         self._partition_of = partition_of
         self._config_of = config_of
         self._replicas: dict[PartitionId, Replica] = {}
-        self._opening: dict[PartitionId, ReplicatedPartition] = {}  # the newest that was told of those
+        self._opening: dict[PartitionId, ReplicatedPartition] = {}  # their newest states
         self._early: dict[
             PartitionId, dict[int, ReplicaFetch]
         ] = {}  # of nodes that knew of a partition before this one
-        self._held: set[PartitionId] = set()  # damaged: closed until they are told of again
+        self._held: set[PartitionId] = set()  # damaged: closed until their next state
         self._tried: set[PartitionId] = set()  # that cannot be repaired: opened as they are
         self._live: Collection[int] = ()
         self._heard_lately = True
@@ -104,9 +104,9 @@ class Replicas:
             self._open(place, gaps_of(state, self._kit.node_id))
 
     def damaged(self, place: PartitionId) -> None:
-        """Damage was found in the log of a replica: it is not counted on, and serves nothing, until it is repaired.
+        """Damage was found in the log of a replica: it leaves the in-sync set and serves nothing until it is repaired.
 
-        Where there is no other replica it goes on: what is damaged is not served.
+        If there is no other replica it continues without the damaged records.
         """
         replica = self._replicas.get(place)
         if self._kit.peers is None or replica is None or len(replica.machine.state.nodes) < 2:
@@ -166,7 +166,7 @@ class Replicas:
         return [place for place, replica in self._replicas.items() if replica.deposed]
 
     def removed(self, stream_id: StreamId) -> None:
-        """The stream is deleted: its replicas end, and whoever deletes the stream deletes their logs."""
+        """The stream is deleted: its replicas end; the caller deletes the logs."""
         for place in [*self._replicas, *self._opening, *self._early]:
             if place.stream_id == stream_id:
                 self._close(place)
@@ -190,7 +190,7 @@ class Replicas:
             self._early.setdefault(place, {})[fetch.node_id] = fetch
 
     def lost(self, place: PartitionId, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
-        """What a replica wanted to say could not be sent."""
+        """A message of a replica could not be sent."""
         replica = self._replicas.get(place)
         if replica is not None:
             replica.lost(message)
@@ -249,7 +249,7 @@ class Replicas:
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
             if lost_ranges(log):
-                # Damage that was found meanwhile, or that nobody can repair now.
+                # Damage that was found meanwhile, or that no node can repair now.
                 self._look_later(place) if gaps is DamagePolicy.KEPT else self.damaged(place)
 
         look(self._kit.store, log, found, gaps)
@@ -274,7 +274,7 @@ class Replicas:
                     f"{log.directory} is repaired from other replicas and follows its leader again"
                 )
             elif outcome is RepairOutcome.LACKING and gaps is DamagePolicy.CUT:
-                # Cut there, it would lose what is sound behind the damage, which the others may lack.
+                # A truncation there would lose sound records after the damage, which the others may lack.
                 self._kit.outside.report(f"{_named(log)} cannot be repaired yet: {outcome.value}")
                 self._held.add(place)
                 self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._tell_again, place))
@@ -292,7 +292,7 @@ class Replicas:
             Repair(self._kit.store, self._kit.peers, place, log, self._others(state), state.leader_id, done).begin()
 
     def _look_later(self, place: PartitionId) -> None:
-        """A replica is open though it is damaged: it has most. Soon another one may have what it lacks."""
+        """A damaged replica is open because it has most records. Others may soon have the missing ones."""
         self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._look_again, place))
 
     def _look_again(self, place: PartitionId) -> None:
@@ -320,7 +320,7 @@ class Replicas:
             replica.stop()
 
     def _let_go(self, place: PartitionId, state: controller.PartitionState) -> None:
-        """The node has no replica of it, or none any more: then what its log holds goes too."""
+        """The node has no replica of it, or no longer: delete its log."""
         self._close(place)
         self._held.discard(place)
         partition = self._partition_of(place)

@@ -22,7 +22,7 @@ class ReplicaSnapshots:
 
     @property
     def bound(self) -> SnapshotBound | None:
-        """What goes along with an answer: taken behind the reading of its batches, as compaction may have gone on."""
+        """The snapshot part of a response: read after its batches, because compaction may have advanced in between."""
         floor = self._partition.snapshots
         if floor is None:
             return None
@@ -49,14 +49,14 @@ class ReplicaSnapshots:
             self._partition.snapshots.lead(self._partition.log.end_offset)
 
     def cut(self) -> None:
-        """The log was cut, or begins anew."""
+        """The log was truncated or recreated."""
         floor, end_offset = self._partition.snapshots, self._partition.log.end_offset
         if floor is not None:
             floor.cut(end_offset)
             floor.was_cut(end_offset)
 
     def report(self, machine: ReplicaMachine, moved: Callable[[], None] | None = None) -> None:
-        """Tell the machine what is on disk of S0. A replica that might forget what it was copied from has nothing."""
+        """Report the S0 that is on disk. A replica that may have forgotten the S0 of its source reports none."""
         floor = self._partition.snapshots
         if floor is not self._watched:
             self._watched = floor

@@ -105,7 +105,7 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
 
 
 def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
-    """The messages in these bytes. Raises RequestInvalid, also where not `sender_id` is named as who says them."""
+    """The messages in these bytes. Raises RequestInvalid, also if they do not name `sender_id` as their sender."""
     whole = memoryview(body)
     try:
         (size,) = _SIZE.unpack_from(whole)

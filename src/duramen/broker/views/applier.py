@@ -68,7 +68,7 @@ class ViewApplier:
             self._wake_later()
 
     def _wake_later(self) -> None:
-        """Soon where somebody waits, else after a pause."""
+        """Soon if a request waits, else after a pause."""
         self._woken = True
         pause_ms = self._parts.limits.pause_ms
         if self._waiters or not pause_ms:
@@ -104,10 +104,10 @@ class ViewApplier:
     def _cannot_begin(self) -> bool:
         return self._state.closed or self.busy or self._retry is not None
 
-    # -- what is next --------------------------------------------------------------------------------
+    # -- the next step ------------------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """Apply what is committed and not applied, unless something else has to be done first."""
+        """Apply committed records, unless something else comes first."""
         view, log = self._state.view, self._partition.log
         if view is None or self._cannot_begin():
             return
@@ -139,7 +139,7 @@ class ViewApplier:
         self._upkeep.soon()
 
     def file_table(self) -> bool:
-        """Have the table lie in files from now on; False where it does, or something else is being done."""
+        """Move the table to files; False if it is there, or something else is in progress."""
         view = self._state.view
         if view is None or view.filed is not None or self._cannot_begin():
             return False
@@ -177,7 +177,7 @@ class ViewApplier:
 
     def _apply_batches(self, view: KeyedView, data: bytes) -> _Needed | None:
         if view is not self._state.view:
-            return None  # it is built anew, from the log's start on
+            return None  # it is rebuilt from the log's start
         try:
             view.apply(data, self._held_records)
         except _Needed as needed:
@@ -193,7 +193,7 @@ class ViewApplier:
         return found
 
     def _follow_compaction(self, view: KeyedView) -> None:
-        """What compaction has cleaned is there as of its end only: before this view was, or since its checkpoint."""
+        """Compacted offsets are as of their end: the log was compacted before this view or since its checkpoint."""
         whole_from = self._partition.log.whole_from
         if view.s0 < whole_from <= view.position:
             view.raise_s0(whole_from)

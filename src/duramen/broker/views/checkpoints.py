@@ -19,7 +19,7 @@ __all__ = ["ViewCheckpoints", "ViewOutcomes"]
 
 
 class ViewOutcomes(NamedTuple):
-    """What is done when a job on checkpoints has ended."""
+    """Called when a job on checkpoints has ended."""
 
     loaded: Callable[[KeyedView], None]
     saved: Callable[[], None]
@@ -60,7 +60,7 @@ class ViewCheckpoints:
     # -- loading -------------------------------------------------------------------------------------
 
     def load(self, *, anew: bool) -> None:
-        """Restore the view from its newest checkpoint; `anew`, or where there is none, from the log's start."""
+        """Restore the view from its newest checkpoint; with `anew`, or without one, from the log's start."""
         self._state.view = None
         self._jobs.do(partial(self._load_files, anew=anew), self._loaded, alone=True)
 
@@ -99,7 +99,7 @@ class ViewCheckpoints:
         return not self.is_saved(view) and (many or self._parts.clock.monotonic_ms() - self._saved_ms >= limits.save_ms)
 
     def begin_save(self, view: KeyedView) -> None:
-        """Write a checkpoint of the view as it is now; what is committed meanwhile is applied."""
+        """Write a checkpoint of the view; meanwhile newly committed records are applied."""
         self._saved, self._saved_ms = view.position, self._parts.clock.monotonic_ms()
         self._jobs.do(self._prepare_save, self._prepared, alone=True)
 
@@ -126,7 +126,7 @@ class ViewCheckpoints:
             self._files.save(self._state.view, self._positions())
 
     def close(self, *, remove: bool, done: Callable[[], None]) -> None:
-        """Save the view for the last time, or remove what is on disk of it."""
+        """Save the view for the last time, or remove its files."""
         view = self._state.view
         if remove:
             if self._floor is not None:
@@ -140,7 +140,7 @@ class ViewCheckpoints:
     # -- checking ------------------------------------------------------------------------------------
 
     def step(self, done: Callable[[int], None]) -> None:
-        """Check some more of its files, as `Scrubbed` says it. Those that are damaged are written anew."""
+        """Check some more of its files, as `Scrubbed` describes. Damaged files are written again."""
 
         def ended(result: CheckedPart | BaseException) -> None:
             if isinstance(result, BaseException):

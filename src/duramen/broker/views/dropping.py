@@ -1,4 +1,4 @@
-"""Compaction of a keyed log asks its view here: what may be dropped, and what was dropped."""
+"""Compaction of a keyed log asks its view: which records may be dropped, and which were."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +37,7 @@ class ViewDecisions:
     def decide(
         self, first: int, end: int, cleaned_as_of: int | None, done: Callable[[Superseded | None], None]
     ) -> None:
-        """What of the offsets `[first, end)` may go, as `LogView` says it."""
+        """The offsets in `[first, end)` that may be dropped, as `LogView` describes."""
         self._ask(partial(self._decided, first, end, cleaned_as_of, self._oldest_reader()), done)
 
     def _decided(

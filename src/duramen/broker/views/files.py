@@ -27,14 +27,14 @@ _ALL: Final = 1 << 63
 
 
 class LoadedView(NamedTuple):
-    """A view, restored or empty, and what was wrong with checkpoints that are not used."""
+    """A view, restored or empty, and the errors of checkpoints that are not used."""
 
     view: KeyedView
     wrong: list[str]
 
 
 class PreparedCheckpoint(NamedTuple):
-    """What is to be synced; of pages it needs those from `first_page` to `next_page`, and of the table these files."""
+    """What is synced: the pages from `first_page` to `next_page`, and these files of the table."""
 
     generation: int
     file: File
@@ -115,7 +115,7 @@ class ViewFiles:
         self._tables.sync()
         end_checkpoint(self._files, self.directory, prepared.file, prepared.generation)
         if not self._named:
-            # What lies in a directory outlives a loss of power only where its name does.
+            # Files in a directory survive a power loss only if the directory's own entry does.
             self._files.sync_directory(VIEWS_DIRECTORY)
             self._files.sync_directory("")
             self._named = True
@@ -125,7 +125,7 @@ class ViewFiles:
         self._tables.sweep(prepared.tables, max(prepared.tables, default=_ALL))
 
     def check(self) -> CheckedPart:
-        """Check some more of what lies there; no bytes at the end of a round, which damage ends too."""
+        """Check some more of the files; no bytes at the end of a round, which damage ends too."""
         if self._checking is None:
             self._checking = check_files(self._files, self.directory)
         checked = next(self._checking, CheckedPart(0))
@@ -134,6 +134,6 @@ class ViewFiles:
         return checked
 
     def remove(self) -> None:
-        """Remove everything: the checkpoints durably first, as a loss of power brings back what it likes."""
+        """Remove everything: the checkpoints durably first, because a power loss may restore any removed file."""
         remove_checkpoints(self._files, self.directory)
         self._files.remove_directory(self.directory)

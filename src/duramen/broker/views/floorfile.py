@@ -28,7 +28,7 @@ class FloorFile:
         self._path = f"{FLOORS_DIRECTORY}/{name}"
 
     def read(self, end_offset: int) -> KeptFloor | None:
-        """What is on disk; None where nothing is. Of one that is damaged nothing before `end_offset` can be told."""
+        """The stored S0; None if there is no file. Of a damaged file nothing before `end_offset` is known."""
         try:
             file = self._files.open(self._path, read_only=True)
         except FileNotFoundError:

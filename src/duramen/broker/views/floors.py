@@ -28,10 +28,10 @@ class ReplicaFloor:
         self._restored = False
 
     def load(self, view: KeyedView, log: LogPositions) -> KeptFloor:
-        """What is on disk. Blocking: a job of the view's, behind its loading.
+        """The stored S0. Blocking: a job of the view, after its loading.
 
-        Where nothing is, the replica is new, or was no replica of a keyed stream before: what its log has been
-        compacted as of by others, nobody knows.
+        Without a file the replica is new, or was no replica of a keyed stream before: then the S0 at which others have
+        compacted its log is unknown.
         """
         kept = self._file.read(log.end_offset)
         if kept is None:
@@ -49,17 +49,17 @@ class ReplicaFloor:
         self.floor.moved()
 
     def bounds(self, bounds: SnapshotBounds) -> SnapshotBounds:
-        """Which snapshots this replica opens of those that its view has.
+        """The snapshots of its view that this replica opens.
 
-        After a start the view may be further than what is known to be committed, and only that can be read.
+        After a start the view may be above the known high watermark, and only offsets below that can be read.
         """
         position = min(bounds.position, self._partition.log.high_watermark)
         return bounds._replace(s0=max(bounds.s0, self.floor.oldest), position=position)
 
     def look(self, position: int, unheld: int, do: _Do) -> None:
-        """Some time has gone by: a leader raises S0 as far as nobody holds it back. What is new goes to the disk.
+        """Time has passed: a leader raises S0 as far as no snapshot holds it. A new value is written to disk.
 
-        The view is at `position`, and S0 would be `unheld` if nobody held a snapshot open.
+        The view is at `position`, and S0 would be `unheld` if no snapshot were held open.
         """
         floor = self.floor
         news = False
@@ -73,7 +73,7 @@ class ReplicaFloor:
             floor.moved()
 
     def save(self, do: _Do) -> None:
-        """Have on disk what is not there."""
+        """Write the values that are not on disk."""
         floor = self.floor
         wanted = floor.write() if self._restored else None
         if wanted is None:
@@ -93,9 +93,9 @@ class ReplicaFloor:
 
     @property
     def agreed(self) -> int:
-        """So far the view lets go of what snapshots need."""
+        """The position up to which the view discards the state of old snapshots."""
         return self.floor.agreed
 
     def remove(self) -> None:
-        """Remove what is on disk. Blocking."""
+        """Remove the files. Blocking."""
         self._file.remove()

@@ -13,9 +13,9 @@ def epoch_before(partition: Partition, position: int) -> int:
 
 
 def check_history(partition: Partition, position: int, epoch: int) -> None:
-    """Raise SnapshotCut where the record before the position was written later than in its epoch; -1 fits any.
+    """Raise SnapshotCut if the record before the position was written after the position's epoch; -1 fits any.
 
-    What comes in the place of a lost record has a newer epoch.
+    Records in the place of a lost one have a newer epoch.
     """
     if position > partition.log.end_offset or 0 <= epoch < epoch_before(partition, position):
         raise SnapshotCut(

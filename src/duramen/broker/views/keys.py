@@ -43,7 +43,7 @@ class ClusterKeys:
     def __init__(
         self, streams: BrokerStreams, store: Store, caller: Caller, leader: Callable[[PartitionId], KnownLeader]
     ) -> None:
-        """`leader` is who leads a partition, as far as is known here."""
+        """`leader` is the leader of a partition, as far as this node knows."""
         self._streams = streams
         self._store = store
         self._caller = caller

@@ -43,7 +43,7 @@ class LiveTopics:
         client_id: str,
         offset: int,
     ) -> LiveReader:
-        """What reads the partition for a client on a connection."""
+        """A pass over the partition for a client on a connection."""
         mine = self._passes.find(
             (stream.id, partition.index), connection, client_id, offset, partition.log.start_offset,
             self._clock.monotonic_ms(), stream.config.integer("snapshot.lease.ms"),
@@ -51,7 +51,7 @@ class LiveTopics:
         return _Reader(self._store, view, partition, mine, offset)
 
     def oldest(self, stream: Stream, partition: int) -> int | None:
-        """Tombstones of what counts from this offset on are kept for readers; None: for nobody."""
+        """Tombstones from this offset on are kept for readers; None: there are none."""
         lease_ms = stream.config.integer("snapshot.lease.ms")
         return self._passes.oldest((stream.id, partition), self._clock.monotonic_ms(), lease_ms)
 
@@ -71,11 +71,11 @@ class _Reader:
 
     @property
     def end(self) -> int:
-        """As `LiveReader` says it."""
+        """See `LiveReader`."""
         return self._pass.end
 
     def look(self, offset: int, room: int, ready: Callable[[], None], *, now: bool, must: bool) -> LiveFound | LiveWork:
-        """As `LiveReader` says it."""
+        """See `LiveReader`."""
         mine, log, view = self._pass, self._partition.log, self._view
         self._partition.check_leads()
         if not log.start_offset <= offset <= log.high_watermark:
@@ -125,14 +125,14 @@ class _Reader:
             self._waits = self._view.when_reached(position, ready)
 
     def leave(self) -> None:
-        """As `LiveReader` says it."""
+        """See `LiveReader`."""
         waits, self._waits = self._waits, None
         if waits is not None:
             waits()
 
 
 class _Page:
-    """A `LiveWork` that makes the next page of a pass, which gets its end first where it is to be anew."""
+    """A `LiveWork` that builds the next page of a pass; a restarted pass first gets its end."""
 
     def __init__(
         self, store: Store, view: RunningView, mine: LivePass, offset: int, size: int, *, anew: bool = False
@@ -148,7 +148,7 @@ class _Page:
         self._done: Callable[[BaseException | None], None] = lambda _: None
 
     def begin(self, done: Callable[[BaseException | None], None]) -> None:
-        """As `LiveWork` says it."""
+        """See `LiveWork`."""
         self._done = done
         window = self._pass.window
         kept = window is not None and window.end == self._pass.end >= self._view.kept_from
@@ -208,7 +208,7 @@ class _Page:
     def _end(self, window: LiveWindow) -> None:
         mine = self._pass
         if self._view.kept_from > window.end:
-            mine.lose_end()  # compaction may have dropped what was to be shown: the pass goes on with a newer end
+            mine.lose_end()  # compaction may have dropped records of the page: the pass continues with a newer end
             self._done(None)
             return
         following = min(max(self._at, self._reached), window.stop)

@@ -21,11 +21,11 @@ class ViewTimes(NamedTuple):
 
 
 class ViewLimits(NamedTuple):
-    """How many records a page of `prev` has, how much is applied at once, and how often a view is sampled and saved.
+    """The number of records in a page of `prev` and in one step of applying, and the periods of samples and saves.
 
-    `pause_ms` is how long a view waits for more to apply where nobody waits for it: what is committed one record after
-    another is applied together. Tables of more than `table_bytes` lie in files: then what was committed waits for
-    `round_ms` at least, unless much of it does.
+    `pause_ms` is the delay before a view applies more if no request waits: records that are committed one after another
+    are applied together. Tables of more than `table_bytes` are in files: then committed records wait for `round_ms` at
+    least, unless there are many.
     """
 
     page_records: int = PAGE_RECORDS
@@ -39,7 +39,7 @@ class ViewLimits(NamedTuple):
 
 
 class ViewParts(NamedTuple):
-    """What a view needs of its node."""
+    """The dependencies of a view."""
 
     store: Store
     clock: Clock

@@ -17,7 +17,7 @@ _Do = Callable[[Callable[[], KeptFloor], Callable[[KeptFloor | BaseException], N
 
 
 class SnapshotRetention:
-    """S0 rises with time as far as nobody holds a snapshot open; on a cluster, as far as the replicas have agreed."""
+    """S0 rises with time as far as no snapshot holds it; on a cluster, as far as the replicas have agreed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SnapshotRetention:
         return bounds if self._floor is None else self._floor.bounds(bounds)
 
     def unheld_s0(self, view: KeyedView) -> int:
-        """Where S0 would be if nobody held a snapshot open."""
+        """The S0 that would hold if no snapshot were held open."""
         oldest_ms = self._clock.wall_ms() - self.times.snapshot_retention_ms
         found = view.samples.as_of(oldest_ms).position
         # A pass of a live topic ends at the last stable offset, which has to be a snapshot that there is.
@@ -76,11 +76,11 @@ class SnapshotRetention:
             view.raise_horizon(view.s0)
 
     def keep_tombstones(self) -> None:
-        """Keep tombstones as long as the stream's config says. A job."""
+        """Keep tombstones for the time that the stream's config gives. A job."""
         if self._state.view is not None:
             self._state.view.keep_tombstones(self.times.delete_retention_ms)
 
     def look(self, do: _Do) -> None:
-        """Time was kept: have the replicas know what this one would raise S0 to."""
+        """A new sample: report to the replicas the value to which this one would raise S0."""
         if self._floor is not None:
             self._floor.look(self._state.facts.position, self._unheld, do)

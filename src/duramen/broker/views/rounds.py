@@ -14,7 +14,7 @@ _MOST_MOVES: Final = 1000
 
 
 def round_bytes(limit_bytes: int) -> int:
-    """What a view gathers at most where all views may take so much: the rest is for the partition that is rewritten."""
+    """The most memory that a view gathers if all views may take that; the rest is for the partition being rewritten."""
     return limit_bytes // 8 * 5
 
 
@@ -29,7 +29,7 @@ class RoundSchedule:
         self._took_ms = 0
 
     def is_due(self, view: KeyedView, *, crowded: bool) -> bool:
-        """Whether a round of the view goes on or is to begin; where memory is short, with whatever is gathered."""
+        """Whether a round of the view continues or begins; if memory is short, with everything gathered so far."""
         if view.filed is None:
             return False
         if view.filed.in_round:

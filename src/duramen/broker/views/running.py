@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class RunningView:
-    """Assembles the parts of a view, and is what others know of it. While it is built, compaction of the log waits."""
+    """Assembles the parts of a view, and is its interface. While it is rebuilt, compaction of the log waits."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class RunningView:
         floor: ReplicaFloor | None = None,
         oldest_reader: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`oldest_held` is the oldest snapshot that somebody holds open, which S0 does not pass.
+        """`oldest_held` is the oldest snapshot that is held open, which S0 does not pass.
 
-        In a cluster `floor` is S0: the view keeps what snapshots need from as far back as replicas have agreed on.
-        Tombstones of what counts from `oldest_reader` on are kept for readers of the live topic.
+        In a cluster `floor` is S0: the view keeps the state for snapshots from the value that the replicas have agreed
+        on. Tombstones from `oldest_reader` on are kept for readers of the live topic.
         """
         self.partition = partition
         self.log = partition.log
@@ -103,14 +103,14 @@ class RunningView:
         self._state.closed = True
         self._waiters.tell()
 
-    # -- what the parts tell -------------------------------------------------------------------------
+    # -- events of the parts ------------------------------------------------------------------------
 
     def _advanced(self, _: Partition) -> None:
         self._age.moved(self.partition.log.high_watermark, self.facts.position)
         self._applier.advanced()
 
     def _was_cut(self, end_offset: int) -> None:
-        """What the view has applied may be of a history that the log has no more: its checkpoint says."""
+        """The applied position may be on a history that the log has truncated: its checkpoint decides."""
         view = self._state.view
         if view is not None and (self._jobs.working or view.reached > end_offset):
             self._state.loaded_once = False
@@ -142,7 +142,7 @@ class RunningView:
         self._applier.go_on()
 
     def _failed(self, error: BaseException) -> None:
-        """The view stands still for a while; one whose pages are damaged is built anew."""
+        """The view stops for a while; one with damaged pages is rebuilt."""
         if self._state.closed:
             return
         if isinstance(error, CheckpointInvalid):
@@ -155,7 +155,7 @@ class RunningView:
         at = "" if view is None else f"snapshots end at {view.position}: "
         self._applier.stand(f"{at}{error}")
 
-    # -- what others do with it ----------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------
 
     def ask(self, job: Callable[[KeyedView], T], done: Callable[[T | None], None]) -> None:
         """Run a job on the view; `done` gets None where it is not there or has failed."""
@@ -177,15 +177,15 @@ class RunningView:
             self._jobs.do(run, ended)
 
     def step(self, done: Callable[[int], None]) -> None:
-        """Check some more of its files, as `Scrubbed` says it. Those that are damaged are written anew."""
+        """Check some more of its files, as `Scrubbed` describes. Damaged files are written again."""
         self._checkpoints.step(done)
 
     def file_table(self) -> bool:
-        """Have the table lie in files from now on; False where it does, or something else is being done."""
+        """Move the table to files; False if it is there, or something else is in progress."""
         return self._applier.file_table()
 
     def when_reached(self, position: int, action: Callable[[], None]) -> Callable[[], None]:
-        """Do `action` once everything below the position is applied; what is returned takes that back."""
+        """Do `action` once everything below the position is applied; the result cancels that."""
         forget = self._waiters.add(position, action)
 
         def begin() -> None:
@@ -195,11 +195,11 @@ class RunningView:
         self._parts.store.soon(begin)
         return forget
 
-    # -- what is asked -------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     @property
     def newest(self) -> int:
-        """What a snapshot has at least that is opened now: all that is committed, or where the last round ended."""
+        """The least position of a snapshot that is opened now: all committed records, or the end of the last round."""
         return self.facts.position if self.facts.is_filed else self.partition.log.high_watermark
 
     @property
@@ -224,13 +224,13 @@ class RunningView:
         return max(self.facts.s0, self.log.whole_from)
 
     def unheld_s0(self, view: KeyedView) -> int:
-        """Where S0 would be if nobody held a snapshot open."""
+        """The S0 that would hold if no snapshot were held open."""
         return self._retention.unheld_s0(view)
 
     def check(self, at: int | None, done: Callable[[int | BaseException], None]) -> None:
-        """`done` gets the position of a snapshot that can be opened, `at` or the newest, behind all that S0 waits for.
+        """`done` gets the position of a snapshot that can be opened, `at` or the newest, after all that S0 waits for.
 
-        Who has said before what is to be held knows then that S0 does not pass it. Else it gets SnapshotTooOld or
+        A caller that announced its hold before then knows that S0 does not pass it. Other results: SnapshotTooOld,
         SnapshotNotReached.
         """
         self._shown.check(at, done)
@@ -247,9 +247,9 @@ class RunningView:
     def live_records(
         self, end: int, first: int, size: int, done: Callable[[LiveRecords | BaseException], None]
     ) -> None:
-        """What a pass of the live topic shows that ends at `end`, from `first` on, at most `size` offsets.
+        """The records of a pass of the live topic that ends at `end`, from `first` on, at most `size` offsets.
 
-        It ends at what is the last stable offset by now where `end` is -1, or where that is too old. `done` gets
-        SnapshotNotReached where the view has no such end yet.
+        The pass ends at the present last stable offset if `end` is -1 or too old. `done` gets SnapshotNotReached if the
+        view has no such end yet.
         """
         self._shown.live_records(end, first, size, done)

@@ -20,7 +20,7 @@ _SHOWN: Final = 4  # windows of bits that are kept for the next page, 1 MiB each
 
 
 class LiveRecords(NamedTuple):
-    """Of a pass that ends at `end`, which was chosen or kept at the view's `position`, what is shown below `stop`."""
+    """The records below `stop` of a pass that ends at `end`, which was chosen or kept at the view's `position`."""
 
     end: int
     position: int

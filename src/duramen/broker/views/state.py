@@ -10,10 +10,10 @@ __all__ = ["ViewFacts", "ViewState"]
 
 
 class ViewFacts(NamedTuple):
-    """What is said of a view: offsets, how many keys it knows, its records above S0, memory, and why it stands.
+    """The description of a view: offsets, number of keys, records above S0, memory, and the reason if it is stopped.
 
-    `superseded`, of those records, was counted when time was kept last. `file_bytes` are those of a table that lies in
-    files; `sampled_ms` is when the position was reached, about.
+    `superseded`, of those records, was counted at the last sample. `file_bytes` are those of a table in files;
+    `sampled_ms` is when the position was reached, about.
     """
 
     position: int = 0
@@ -58,7 +58,7 @@ class ViewState:
         return self.view
 
     def note(self) -> None:
-        """Make facts of what the last job left, and let compaction go up to S0."""
+        """Publish the results of the last job, and let compaction advance to S0."""
         view = self.view
         if view is None:
             return

@@ -16,7 +16,7 @@ _Ended = Callable[[object], None]
 
 
 class ViewTable:
-    """What is done to the table, in jobs of the view."""
+    """Jobs of the view on its table."""
 
     def __init__(self, state: ViewState, jobs: ViewJobs, parts: ViewParts) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class ViewTable:
         return view.filed is None and view.latest.size_bytes > self._parts.limits.table_bytes
 
     def fits_memory(self, view: KeyedView) -> bool:
-        """Whether the table lies in files and is small enough for memory, by far."""
+        """Whether the table is in files and, by a wide margin, small enough for memory."""
         room = min(self._parts.limit_bytes // 2, self._parts.limits.table_bytes)
         return view.filed is not None and 2 * view.filed.file_bytes < room
 
@@ -46,7 +46,7 @@ class ViewTable:
         self._jobs.do(partial(self._into_files, view), partial(self._filed, view, ended))
 
     def begin_round(self, view: KeyedView, ended: _Ended) -> None:
-        """Rewrite the table with what was gathered, in steps."""
+        """Rewrite the table with the gathered changes, in steps."""
         self._rounds.begin()
         self._jobs.do(partial(self._step, view), partial(self._stepped, view, ended))
 

@@ -24,7 +24,7 @@ class UnkeyedSearch:
     def __init__(
         self, stream: Stream, store: Store, done: _Done, partitions: Sequence[Partition] | None = None
     ) -> None:
-        """`done` gets ConfigInvalid, which names the first record without a key, or why that cannot be said.
+        """`done` gets ConfigInvalid, which names the first record without a key, or the reason why the search failed.
 
         It searches all partitions, or these.
         """
@@ -45,7 +45,7 @@ class UnkeyedSearch:
 
     def _look(self, partition: Partition, offset: int, end: int) -> None:
         if self._stream.deleted:
-            self._done(None)  # what is to be changed is not there any more, and that is said then
+            self._done(None)  # the stream to be changed no longer exists, which is then the error
             return
         offset = partition.log.behind_lost(offset)
         if offset >= end:

@@ -42,7 +42,7 @@ class ViewUpkeep:
         self._arm(self._parts.limits.sample_ms)
 
     def settle(self, view: KeyedView) -> None:
-        """Nothing is left to apply: what is left to do is done later, and nothing where there is nothing."""
+        """Everything is applied: the remaining work is done later, if there is any."""
         limits = self._parts.limits
         if view.position != self._sampled or view.reached > view.position:
             self._arm(limits.sample_ms)
@@ -74,7 +74,7 @@ class ViewUpkeep:
     def _keep_time(self, oldest_held: int | None, oldest_reader: int | None) -> None:
         view, now_ms = self._state.view, self._parts.clock.wall_ms()
         if view is None:
-            return  # it is built anew meanwhile
+            return  # it is being rebuilt
         view.sample(now_ms)
         self._sampled = view.position
         self._state.superseded = view.prev.superseding()

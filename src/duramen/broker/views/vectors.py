@@ -29,7 +29,7 @@ class SnapshotVectors:
         self._aims: dict[tuple[LogKey, ...], Aims] = {}
 
     def aim(self, views: Sequence[RunningView], done: Callable[[list[int]], None]) -> Callable[[], None]:
-        """`done` gets a vector that has everything that is committed by now; what is returned takes that back."""
+        """`done` gets a vector that covers everything committed by now; the result cancels that."""
 
         def take() -> None:
             vector = [view.partition.log.high_watermark for view in views]
@@ -48,7 +48,7 @@ class SnapshotVectors:
         aims.add(self._clock.monotonic_ms(), vector)
 
     def newest(self, views: Sequence[RunningView], aimed: Sequence[int] | None) -> list[int]:
-        """The newest snapshot that the views can show; `aimed` is what was waited for. Raises SnapshotNotReached."""
+        """The newest snapshot that the views can show; `aimed` is the awaited one. Raises SnapshotNotReached."""
         bounds = [view.bounds for view in views]
         reached = [one.position for one in bounds]
         if not _several_marked(views):

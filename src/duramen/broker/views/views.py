@@ -72,10 +72,10 @@ class KeyedViews:
         feature_level: Callable[[], int] = lambda: LATEST_LEVEL,
         limits: ViewLimits = _LIMITS,
     ) -> None:
-        """All views together take at most `limit_bytes` of memory, and what the last piece of a log adds to it.
+        """All views together take at most `limit_bytes` of memory, plus the last piece of a log.
 
-        `oldest_reader` is where the reader of a live topic stands that is furthest behind.
-        `oldest_lease` is the oldest position of a partition that a lease holds; None where none does.
+        `oldest_reader` is the position of the furthest-behind reader of a live topic.
+        `oldest_lease` is the oldest position of a partition that a lease holds; None if there is none.
         """
         self._streams = streams
         self._store = store
@@ -117,7 +117,7 @@ class KeyedViews:
         raise StreamNotKeyed(f"stream {stream.name} has no view: its durability is memory")
 
     def hold(self, stream: Stream, positions: Mapping[int, int]) -> Callable[[], None]:
-        """S0 does not pass these positions until what is returned is called: while a lease on them is stored."""
+        """Hold S0 at these positions, while a lease on them is stored, until the result is called."""
         opening = object()
         self._openings[opening] = stream.id, positions
 
@@ -134,7 +134,7 @@ class KeyedViews:
 
     @property
     def memory_bytes(self) -> int:
-        """What all of them take."""
+        """The memory of all views."""
         return sum(view.facts.memory_bytes for view in self._running.values())
 
     def _crowded(self) -> str:

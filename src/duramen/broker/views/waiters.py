@@ -19,7 +19,7 @@ class SnapshotWaiters:
         return bool(self._waiting)
 
     def add(self, position: int, action: Callable[[], None]) -> Callable[[], None]:
-        """Have `action` done once everything below the position is applied; what is returned takes that back."""
+        """Do `action` once everything below the position is applied; the result cancels that."""
         entry = position, action
         self._waiting.append(entry)
         return lambda: self._waiting.remove(entry) if entry in self._waiting else None

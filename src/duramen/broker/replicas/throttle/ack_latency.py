@@ -1,4 +1,4 @@
-"""Produce latency: what is usual, and how much slower acknowledgements count. Pure.
+"""Produce latency: its usual value, and the factor by which acknowledgements count as slow. Pure.
 
 Two quantiles are usual: the latency of the slowest in ten and of the slowest in a hundred. A busy disk or processor
 raises both, and the former is known ten times sooner (docs/performance-notes.md); occasional stalls raise only the
@@ -20,10 +20,10 @@ _RARE_STEPS: Final = 20.0
 
 
 class Acknowledgements:
-    """Those of a window of time, in µs each, and what is known of those before."""
+    """Latencies of a window of time, in µs each, and the known quantiles of earlier ones."""
 
     def __init__(self, slower: float) -> None:
-        """What takes `slower` times what is usual is slow."""
+        """Latencies of `slower` times the usual value are slow."""
         self._slower = slower
         self._taken_us: list[int] = []
         self._paused_us: list[int] = []
@@ -36,14 +36,14 @@ class Acknowledgements:
         return len(self._taken_us)
 
     def took(self, taken_us: int, *, paused: bool) -> None:
-        """One took so long; `paused`, while nobody who catches up was served."""
+        """Record a latency; `paused`: it occurred while no follower caught up."""
         if len(self._taken_us) < _KEPT:
             self._taken_us.append(taken_us)
             if paused:
                 self._paused_us.append(taken_us)
 
     def learn(self, *, paused: bool) -> None:
-        """What this window had is usual, or what it had while nobody was served."""
+        """The latencies of this window are usual, or those while no follower caught up."""
         learned_us = self._paused_us if paused else self._taken_us
         if learned_us:
             self._usual_us.extend(learned_us)

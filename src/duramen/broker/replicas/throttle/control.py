@@ -19,25 +19,25 @@ from duramen.broker.replicas.throttle.ack_latency import Acknowledgements
 __all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "Yielding"]
 
 LEAST_RATE: Final = 4 << 20
-"""Bytes a second that go whatever becomes of producers, at first."""
+"""The initial rate in bytes a second, whatever producers' latency is."""
 FIRST_RATE: Final = 16 << 20
 """Bytes a second with which it begins."""
 MOST_RATE: Final = 8 << 30
 """Bytes a second that nothing goes beyond."""
 
 _PATIENCE_MS: Final = 300_000
-"""After so long the least rate is twice what it was."""
+"""The period in which the minimum rate doubles."""
 _WINDOW_MS: Final = 100
 _QUIET_BYTES: Final = 64 << 10
 """Less than this in a window is nothing that others could feel."""
 _REST_WINDOWS: Final = 30
-"""After so many quiet windows in a row, more than a pause has, who comes next catches up anew."""
+"""The number of consecutive quiet windows, longer than a pause, after which the next catch-up starts afresh."""
 _GAIN: Final = 2.0
-"""How many times what is written goes at least: what is lacking does not grow."""
+"""The minimum rate as a multiple of the write rate: otherwise the lag would grow."""
 _SMOOTH: Final = 8.0
 _SLOWER: Final = 1.35
 _SLOWER_FOLLOWED: Final = 1.42
-"""What a follower knows of lacks what its leader does with a batch, which grows less: it is 1.35 times there."""
+"""The factor by which latency known to a follower differs from that at its leader, with a smaller effect: 1.35."""
 _STEP: Final = 0.002
 _STEPS: Final = 20.0
 """More samples in a window than these do not raise the rate faster."""
@@ -46,13 +46,13 @@ _MOST_STEPS: Final = 4.0
 _FALL: Final = 0.35
 """Times the rate at least in a window: a machine may stand still for a moment."""
 _ALONE: Final = 1.25
-"""Times the rate in each window while nobody writes."""
+"""The factor by which the rate grows in each window without writes."""
 _SILENT_WINDOWS: Final = 10
-"""After so many in a row without an acknowledgement nobody writes; before, the disk may stand still."""
+"""Consecutive windows without an acknowledgement that mean no writes; fewer may mean a stalled disk."""
 
 
 class Yielding:
-    """A rate in bytes a second. Times are those of a monotonic clock, in ms; what is told comes in their order."""
+    """A rate in bytes a second. Times are those of a monotonic clock, in ms; events come in their order."""
 
     def __init__(self, now_ms: int) -> None:
         self._window_ms = now_ms
@@ -61,25 +61,25 @@ class Yielding:
         self._written_rate = 0.0
         self._led = Acknowledgements(_SLOWER)
         self._followed = Acknowledgements(_SLOWER_FOLLOWED)
-        self._began_ms: int | None = None  # since when somebody catches up
+        self._began_ms: int | None = None  # the time since which a follower catches up
         self._quiet = 0
         self._silent = _SILENT_WINDOWS  # windows in a row in which nothing was acknowledged
         self._rate = float(FIRST_RATE)
-        self._alone = 1.0  # so many times the rate goes while nobody writes
+        self._alone = 1.0  # the factor of the rate while there are no writes
 
     def took(self, taken_us: int, now_ms: int, *, leads: bool, paused: bool) -> None:
-        """Until all in sync had a batch on disk it took so long; `paused`, while nobody was served."""
+        """The time until all in-sync replicas had a batch on disk; `paused`: no follower caught up."""
         self._close(now_ms)
         self._alone = 1.0
         (self._led if leads else self._followed).took(taken_us, paused=paused)
 
     def wrote(self, size: int, now_ms: int) -> None:
-        """So many bytes were written to what this node leads."""
+        """Bytes were written to partitions that this node leads."""
         self._close(now_ms)
         self._wrote_bytes += size
 
     def sent(self, size: int, now_ms: int) -> None:
-        """So many bytes went to who catches up."""
+        """Bytes were sent to a follower that catches up."""
         self._close(now_ms)
         self._sent_bytes += size
 
@@ -117,7 +117,7 @@ class Yielding:
 
     def _rest(self, windows: int) -> None:
         self._quiet += windows
-        # What is quiet outside of a pause is so by chance: others may be busy with who catches up.
+        # A quiet window outside of a pause is so by chance: other nodes may be busy with catch-up.
         for acknowledgements in (self._led, self._followed):
             acknowledgements.learn(paused=self._began_ms is not None)
         if self._quiet >= _REST_WINDOWS:

@@ -14,10 +14,10 @@ _MOST: Final = 64
 
 
 class AckLatencyTimer:
-    """The time from when a replica in sync has a batch until it hears that all have it on disk.
+    """The time from a batch's arrival at an in-sync replica until it learns that all have it on disk.
 
-    Of a leader that is an acknowledgement. A follower hears of it at once too, so that whoever serves others while
-    this node follows knows of producers elsewhere.
+    On a leader that is an acknowledgement. A follower learns it at once too, so that a node which serves others while
+    this node follows knows the latency of producers elsewhere.
     """
 
     def __init__(self, log: Log, clock: Clock, pace: CatchUpThrottle | None) -> None:
@@ -49,5 +49,5 @@ class AckLatencyTimer:
                 self._pace.took(int(1_000_000 * (self._clock.seconds() - since_s)), leads=leads)
 
     def forget(self) -> None:
-        """Another leads, or others are in sync: what is on its way takes as long as that takes."""
+        """The leader or the in-sync set changes: the time of batches under way does not count."""
         self._ends.clear()

@@ -16,7 +16,7 @@ _AT_ONCE: Final = 256
 
 
 class Sweeps(Generic[T]):
-    """Each sweep meets what was there when it began; whoever does something with one sees whether it still is."""
+    """Each sweep visits the items that existed when it began; the action checks whether an item still exists."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
         """`soon` calls back in a later turn."""

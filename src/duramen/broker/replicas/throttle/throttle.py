@@ -21,7 +21,7 @@ PERIOD_MS: Final = 20_000
 """Each pause begins so long after the one before."""
 PAUSE_MS: Final = 2_000
 SETTLED_MS: Final = 600
-"""After so much of a pause nothing is felt any more of what went before it."""
+"""The part of a pause after which earlier traffic has no effect any more."""
 _LEAST_PIECE_BYTES: Final = 512 << 10  # smaller ones cost twice the time of the processor
 _PIECE_MS: Final = 4
 
@@ -32,10 +32,10 @@ class _Turn(NamedTuple):
 
 
 class CatchUpThrottle:
-    """A rate, in bytes a second, that those who are served share in the order in which they ask.
+    """A rate, in bytes a second, that the followers share in the order of their requests.
 
-    It is what producers hardly feel (`Yielding`), and at most `most_rate`. While there are any, those who lack much
-    pause now and then.
+    Producers hardly notice it (`Yielding`), and it is at most `most_rate`. While there are any, followers with a large
+    lag pause from time to time.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
@@ -46,13 +46,13 @@ class CatchUpThrottle:
         self._pausing: deque[_Turn] = deque()
         self._others: deque[_Turn] = deque()
         self._alarm = Alarm(deadlines, self._go_on)
-        self._free_us = 0  # when what was sent is paid for
+        self._free_us = 0  # the time at which the sent bytes are paid for
         self._busy = False
         self._going = False
 
     @property
     def limited(self) -> bool:
-        """Whether there is a bound that holds for those too who cost others nothing."""
+        """Whether there is a bound that also holds for followers without a cost to others."""
         return self._most_rate != UNLIMITED
 
     @property
@@ -66,13 +66,13 @@ class CatchUpThrottle:
         self._yielding.took(taken_us, self._clock.monotonic_ms(), leads=leads, paused=paused)
 
     def wrote(self, size: int) -> None:
-        """So many bytes were written to what this node leads."""
+        """Bytes were written to partitions that this node leads."""
         self._yielding.wrote(size, self._clock.monotonic_ms())
 
     def ask(self, go: Callable[[], None], *, pauses: bool) -> None:
         """Call `go` when it is its turn: now, or later, and not in a pause if it `pauses`.
 
-        Whoever went says `spent`, once.
+        The callback calls `spent`, once.
         """
         self._asked += 1
         (self._pausing if pauses else self._others).append(_Turn(self._asked, go))
@@ -87,14 +87,14 @@ class CatchUpThrottle:
         self._go_on()
 
     def end(self) -> None:
-        """Nobody is served any more."""
+        """No follower is served any more."""
         self._pausing.clear()
         self._others.clear()
         self._alarm.move(None)
 
     def _go_on(self) -> None:
         if self._going:
-            return  # who went has sent already: the loop below goes on
+            return  # it has sent already: the loop below continues
         self._going = True
         while (self._pausing or self._others) and not self._busy:
             now_ms = self._clock.monotonic_ms()
@@ -121,5 +121,5 @@ def pause_left_ms(wall_ms: int) -> int:
 
 
 def settled(wall_ms: int) -> bool:
-    """Whether there is a pause now that has lasted long enough to tell what is usual."""
+    """Whether a pause has lasted long enough to show the usual latency."""
     return SETTLED_MS <= wall_ms % PERIOD_MS < PAUSE_MS
