@@ -20,8 +20,8 @@ class DeliveryPhase(IntEnum):
 class PositionSpan(NamedTuple):
     """The positions `first` to `last`, both included.
 
-    `deliveries` is how often they were acquired. Those that are acquired have an `owner` and a `deadline_ms`; where
-    it was decided what `becomes` of them, that may still be taken back.
+    `deliveries` is how often they were acquired. Acquired positions have an `owner` and a `deadline_ms`; a decided
+    outcome, `becomes`, may still be reverted.
     """
 
     first: int
@@ -49,11 +49,11 @@ class PositionSpan(NamedTuple):
 
     @property
     def held(self) -> bool:
-        """Whether somebody may decide what becomes of it."""
+        """Whether its outcome may be decided."""
         return self.phase is DeliveryPhase.ACQUIRED and self.becomes is None
 
     def held_by(self, owner: str) -> bool:
-        """Whether `owner` may decide what becomes of it."""
+        """Whether `owner` may decide its outcome."""
         return self.held and self.owner == owner
 
     def joins(self, other: "PositionSpan") -> bool:
@@ -77,7 +77,7 @@ class Spans:
         return iter(self._spans)
 
     def within(self, first: int, last: int) -> list[PositionSpan]:
-        """What lies between `first` and `last`: spans that reach over the edge are cut there."""
+        """The spans between `first` and `last`: those that reach over an edge are split there."""
         at = max(0, bisect_right(self._firsts, first) - 1)
         found = []
         for span in self._spans[at:]:
@@ -113,7 +113,7 @@ class Spans:
         self._splice(max(0, low - 1), high + 1, parts)
 
     def drop_before(self, position: int) -> None:
-        """Forget what lies before `position`."""
+        """Forget everything before `position`."""
         at = max(0, bisect_right(self._firsts, position) - 1)
         kept = [
             span._replace(first=max(position, span.first)) for span in self._spans[at : at + 1] if span.last >= position

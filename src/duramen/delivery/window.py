@@ -21,7 +21,7 @@ __all__ = ["Acquired", "Decision", "Outcome", "State", "Window", "overlaid"]
 
 
 class Outcome(Enum):
-    """What a consumer says about positions that it has acquired."""
+    """A consumer's outcome for positions that it has acquired."""
 
     ACCEPT = "accept"
     RELEASE = "release"
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 Decision = Sequence[State]
-"""What marked positions will be."""
+"""The state of marked positions after `settle`."""
 
 
 class Window:
@@ -81,7 +81,7 @@ class Window:
 
     @property
     def in_flight(self) -> int:
-        """How many positions lie between `start` and `end`."""
+        """The number of positions between `start` and `end`."""
         return self.end - self.start
 
     @property
@@ -111,9 +111,9 @@ class Window:
         return min((span.deadline_ms for span in self._spans if span.held), default=None)
 
     def states(self) -> Decision:
-        """The window as it has to be kept, what was marked as if it were settled; without what was never acquired.
+        """The window to store, with marked positions as if settled, without positions that were never acquired.
 
-        Positions that somebody holds are as they were before: a restart makes them available.
+        Acquired positions have their earlier state: a restart makes them available.
         """
         kept = []
         for span in self._spans:
@@ -127,10 +127,10 @@ class Window:
     # -- acquiring ----------------------------------------------------------------------------------
 
     def acquire(self, first: int, last: int, owner: str, deadline_ms: int, most: int | None = None) -> list[Acquired]:
-        """Have `owner` acquire what is available of the positions from `first` to `last`, at most `most` of them.
+        """Have `owner` acquire the available positions from `first` to `last`, at most `most` of them.
 
-        New positions follow the window without a hole, see `skip`. Without `most` they are acquired as a whole, even
-        where that makes more in flight than there should be.
+        New positions follow the window without a hole, see `skip`. Without `most` all of them are acquired, even if
+        that exceeds the limit of positions in flight.
         """
         first = max(first, self.start)
         left = last - first + 1 if most is None else most
@@ -180,10 +180,10 @@ class Window:
     # -- deciding -----------------------------------------------------------------------------------
 
     def decide(self, owner: str, outcomes: Sequence[tuple[int, int, Outcome]]) -> Decision:
-        """Mark positions of `owner`: (first, last, outcome), in order and apart from each other.
+        """Mark positions of `owner`: (first, last, outcome), in order and without overlaps.
 
-        What lies before `start` is done with and left out. Raises RecordStateInvalid, and marks nothing, where one
-        of the others is not acquired by `owner`.
+        Positions before `start` are complete and are skipped. Raises RecordStateInvalid, and marks nothing, if one of
+        the others is not acquired by `owner`.
         """
         marked: list[tuple[PositionSpan, Outcome]] = []
         for first, last, outcome in outcomes:
@@ -221,14 +221,14 @@ class Window:
         return _joined(decision)
 
     def settle(self, decision: Decision) -> None:
-        """What was decided is so; `start` moves over what is done with."""
+        """Apply the decided outcomes; `start` moves past the completed positions."""
         for first, last, phase, count in decision:
             if last >= self.start:
                 self._spans.put(PositionSpan(max(first, self.start), last, phase, count))
         self._trim()
 
     def revert(self, decision: Decision) -> None:
-        """What was decided could not be kept: the positions are acquired as before, until their time is up."""
+        """The decided outcomes could not be stored: the positions are acquired as before, until their deadline."""
         for first, last, _, _ in decision:
             for span in self._spans.within(max(first, self.start), last):
                 self._spans.put(span._replace(becomes=None))
@@ -236,7 +236,7 @@ class Window:
     # -- the start ----------------------------------------------------------------------------------
 
     def advance(self, start: int) -> None:
-        """Nothing before `start` is there any more: whoever holds some of it holds nothing."""
+        """Everything before `start` is deleted: owners lose their positions there."""
         if start > self.start:
             self._spans.drop_before(start)
             self.start = start
@@ -255,7 +255,7 @@ class Window:
 
 
 def _settled(span: PositionSpan) -> State:
-    """The state of what was marked, once it is settled: how often it was acquired counts where it may be again."""
+    """The state of marked positions once they are settled: deliveries count if they may be delivered again."""
     phase = span.phase if span.becomes is None else span.becomes
     return State(span.first, span.last, phase, span.deliveries if phase is DeliveryPhase.AVAILABLE else 0)
 
@@ -271,7 +271,7 @@ def _joined(states: Iterable[State]) -> Decision:
 
 
 def overlaid(states: Iterable[State]) -> list[State]:
-    """What is so after all of `states`, in any order of positions: of two for a position the later counts."""
+    """The result of applying all `states`, with positions in any order: for each position the last one counts."""
     given = list(states)
     if not given:
         return []

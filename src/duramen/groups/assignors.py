@@ -17,7 +17,7 @@ __all__ = ["ASSIGNORS", "Assignor", "Subscriber", "assign_range", "assign_unifor
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it; `owned` is what it was assigned last."""
+    """A member as an assignor sees it; `owned` is its last assignment."""
 
     instance_id: str | None
     topics: frozenset[UUID]
@@ -25,7 +25,7 @@ class Subscriber(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[UUID, int]], dict[str, frozenset[TopicPartition]]]
-"""From members by id and partitions by topic to what each member gets."""
+"""From members by id and partitions by topic to the partitions of each member."""
 
 
 def assign_range(
@@ -50,7 +50,7 @@ def assign_range(
 def _subscribers(
     members: Mapping[str, Subscriber], ordered: list[str], partitions: Mapping[UUID, int]
 ) -> dict[UUID, list[str]]:
-    """Who subscribes to each topic that exists, in the order given; topics by their ids."""
+    """The subscribers of each existing topic, in the order given; topics by their ids."""
     found: dict[UUID, list[str]] = {}
     for member in ordered:
         for topic in members[member].topics:
@@ -62,7 +62,7 @@ def _subscribers(
 def assign_uniform(
     members: Mapping[str, Subscriber], partitions: Mapping[UUID, int]
 ) -> dict[str, frozenset[TopicPartition]]:
-    """Balanced and sticky: what members have stays with them as far as nobody has two more than another could take.
+    """Balanced and sticky: members keep their partitions unless that leaves the assignment unbalanced.
 
     Balanced means: no partition can go from a member to a subscriber of its topic that has at least two fewer.
     """
@@ -79,7 +79,7 @@ class _Uniform:
 
     def assign(self) -> dict[str, frozenset[TopicPartition]]:
         left = self._keep()
-        # Topics that few subscribe to come first: who else could take theirs is not yet full of what all could.
+        # Topics with few subscribers come first, before these are full of partitions that others could take.
         for topic in sorted(left, key=lambda one: (len(self._subscribers[one]), one)):
             self._hand_out(topic, left[topic])
         while any(self._balance(topic) for topic in self._subscribers):
@@ -94,7 +94,7 @@ class _Uniform:
         self._load[member] += 1
 
     def _keep(self) -> dict[UUID, list[int]]:
-        """Leave members what they had and may have; the partitions that are left, by topic."""
+        """Leave members the partitions that they had and may keep; returns the remaining partitions, by topic."""
         left = {topic: set(range(self._partitions[topic])) for topic in self._subscribers}
         for member in sorted(self._members):
             subscriber = self._members[member]
@@ -122,7 +122,7 @@ class _Uniform:
         """Move partitions of one topic as far as that balances its subscribers; whether any was moved."""
         subscribers = self._subscribers[topic]
         poor = [(self._load[member], member) for member in subscribers]
-        # Of those who have as much the first keep it.
+        # Of the members with equally many the first keep it.
         place = {member: -at for at, member in enumerate(subscribers)}
         rich = [(-self._load[member], place[member]) for member in subscribers if self._held[member].get(topic)]
         heapq.heapify(poor)

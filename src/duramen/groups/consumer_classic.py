@@ -38,7 +38,7 @@ CONSUMERS: Final = "consumer"
 
 
 def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
-    """What a consumer wants: under each of its protocols it says the same. Raises InconsistentProtocol."""
+    """The subscription of a consumer: the same under each of its protocols. Raises InconsistentProtocol."""
     try:
         return read_subscription(protocols[0][1])
     except (IndexError, RequestInvalid) as error:
@@ -46,7 +46,7 @@ def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
 
 
 def topics_wanted(request: JoinRequest) -> frozenset[str]:
-    """The topics that a member wants who joins; none where that cannot be read."""
+    """The topics of a joining member's subscription; none if it cannot be decoded."""
     try:
         return subscription_of(tuple((name, bytes(metadata)) for name, metadata in request.protocols)).topics
     except InconsistentProtocol:
@@ -146,7 +146,7 @@ def _classic(group: ConsumerGroupMachine, member_id: str, instance_id: str | Non
 
 
 def sync(group: ConsumerGroupMachine, request: SyncRequest, now_ms: int) -> SyncResult:
-    """What the member may read now.
+    """The partitions that the member may read now.
 
     Raises UnknownMember, FencedInstance, IllegalGeneration, InconsistentProtocol, RebalanceInProgress.
     """
@@ -164,7 +164,7 @@ def sync(group: ConsumerGroupMachine, request: SyncRequest, now_ms: int) -> Sync
 def heartbeat(
     group: ConsumerGroupMachine, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> None:
-    """A sign of life. Raises what the member has to know instead: RebalanceInProgress calls it to join again."""
+    """A heartbeat. Raises the error that the member gets: RebalanceInProgress makes it join again."""
     member = _classic(group, member_id, instance_id, generation)
     group.touch(member, now_ms)
     group.move_on(changed=False)

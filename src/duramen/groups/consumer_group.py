@@ -49,7 +49,7 @@ class ConsumerGroupMachine:
         self.config = config
         self.topics = topics
         self.expires_ms: dict[str, int] = {}  # when members' sessions end
-        self.revoke_by_ms: dict[str, int] = {}  # when members have to have given up what is not theirs any more
+        self.revoke_by_ms: dict[str, int] = {}  # the times by which members have to revoke their partitions
         self.follow_by_ms: dict[str, int] = {}  # when members of the classic protocol have to have joined, or synced
         self._stale = False  # topics have changed that members want
 
@@ -100,7 +100,7 @@ class ConsumerGroupMachine:
         return max(self.config.assignors, key=lambda name: asked[name])
 
     def take_records(self) -> list[Record]:
-        """The records of what has changed; once."""
+        """The records of the changes; once."""
         return self.table.take_records()
 
     def next_deadline_ms(self) -> int | None:
@@ -155,7 +155,7 @@ class ConsumerGroupMachine:
     # -- heartbeats ---------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ConsumerHeartbeatResult:
-        """A member joins, says that it lives and what it has, or leaves. What it raises leaves nothing changed.
+        """A member joins, sends a heartbeat with its partitions, or leaves. An error leaves everything unchanged.
 
         Raises UnknownMember, FencedMemberEpoch, FencedInstance, UnreleasedInstance, GroupFull, PatternInvalid.
         """
@@ -202,7 +202,7 @@ class ConsumerGroupMachine:
         return self.replace_static(static, request.member_id, JOIN_EPOCH)
 
     def replace_static(self, static: ConsumerMember, member_id: str, epoch: int) -> ConsumerMember:
-        """A static member is back under a new id: it takes over what the old one had and was to have."""
+        """A static member returns under a new id: it takes over the assignment and the target of the old id."""
         member = static.having_revoked()._replace(
             id=member_id, epoch=epoch, previous_epoch=epoch, state=MemberState.STABLE
         )
@@ -222,7 +222,7 @@ class ConsumerGroupMachine:
             raise FencedInstance(f"another member joined as {instance_id}")
 
     def change(self, member: ConsumerMember) -> None:
-        """Take in what a member wants; where that, or what topics there are, is new: a new epoch and its target."""
+        """Apply a member's subscription; if that or the set of topics is new: a new epoch and its target."""
         table = self.table
         before = table.members.get(member.id) or ConsumerMember(member.id)
         assignor = self.assignor
@@ -232,7 +232,7 @@ class ConsumerGroupMachine:
         self.move_on(changed=not same or self.assignor != assignor)
 
     def _resolve(self) -> None:
-        """Look for the topics of regular expressions that are new, and forget those that nobody uses."""
+        """Resolve new regular expressions, and forget unused ones."""
         used = {member.pattern for member in self.table.members.values() if member.pattern is not None}
         for pattern in self.table.patterns.keys() - used:
             self.table.set_pattern(pattern, None)
@@ -306,7 +306,7 @@ class ConsumerGroupMachine:
         return ConsumerHeartbeatResult(member.id, request.epoch)
 
     def fence(self, member_ids: list[str]) -> None:
-        """Members are gone, by their wish or not: what they had is free, and the group goes into a new epoch."""
+        """Members leave or are removed: their partitions are free, and the group gets a new epoch."""
         for member_id in member_ids:
             self.forget_timers(member_id)
             self.table.remove(member_id)
@@ -329,7 +329,7 @@ class ConsumerGroupMachine:
         self.expires_ms[member.id] = now_ms + session_ms
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed: those go that were not heard of, or did not give up what they had to."""
+        """Time has passed: remove members that sent no heartbeat, or did not revoke partitions in time."""
         timers = (self.expires_ms, self.revoke_by_ms, self.follow_by_ms)
         late = {member_id for times in timers for member_id, at_ms in times.items() if at_ms <= now_ms}
         if late:
@@ -351,9 +351,10 @@ class ConsumerGroupMachine:
 
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """The member. Raises FencedMemberEpoch where it speaks of another epoch than it was told last.
+    """The member. Raises FencedMemberEpoch if its epoch is not the last one that it was sent.
 
-    The answer with a new epoch may be lost: then it still speaks of the one before, with nothing more than it has.
+    The response with a new epoch may be lost: then it still sends the epoch before, with no more partitions than it
+    has.
     """
     if request.epoch == JOIN_EPOCH:
         return member

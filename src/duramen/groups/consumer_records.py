@@ -41,7 +41,7 @@ __all__ = [
 
 
 class RecordKind(IntEnum):
-    """What a record is about."""
+    """The type of a record."""
 
     GROUP = 3
     TOPICS = 4
@@ -206,7 +206,7 @@ def decode_metadata(data: bytes) -> tuple[int, int]:
 
 
 def encode_member(member: ConsumerMember) -> bytes:
-    """Who a member is and what it wants."""
+    """A member's identity and subscription."""
     classic = None
     if member.classic is not None:
         protocols = [{"name": name, "metadata": metadata} for name, metadata in member.classic.protocols]
@@ -271,7 +271,7 @@ def decode_places(data: bytes) -> frozenset[TopicPartition]:
 
 
 def encode_assignment(member: ConsumerMember) -> bytes:
-    """What a member has, and in which epoch."""
+    """A member's assignment, and its epoch."""
     return _encode(
         _ASSIGNMENT,
         {
@@ -285,7 +285,7 @@ def encode_assignment(member: ConsumerMember) -> bytes:
 
 
 def decode_assignment(member: ConsumerMember, data: bytes) -> ConsumerMember:
-    """The member with what it has."""
+    """The member with its assignment."""
     message = _decode(_ASSIGNMENT, data)
     state = message["state"]
     return member._replace(

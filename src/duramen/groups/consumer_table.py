@@ -31,15 +31,15 @@ __all__ = ["ConsumerTable", "Record"]
 Record = tuple[bytes, bytes | None]
 """A record's key and value; None is a tombstone."""
 
-_WISHES: Final = slice(0, ConsumerMember._fields.index("epoch"))  # what the record of a member's subscription has
-_HOLDINGS: Final = slice(_WISHES.stop, None)  # what that of its assignment has
+_WISHES: Final = slice(0, ConsumerMember._fields.index("epoch"))  # the fields of the record of a member's subscription
+_HOLDINGS: Final = slice(_WISHES.stop, None)  # the fields of the record of its assignment
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 _MEMBER_BYTES: Final = 1024
 _PLACE_BYTES: Final = 200
 
 
 class ConsumerTable:
-    """The state; `take_records` hands over what was changed since."""
+    """The state; `take_records` returns the changes since the last call."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -50,7 +50,7 @@ class ConsumerTable:
         self.target: dict[str, frozenset[TopicPartition]] = {}
         self.patterns: dict[str, frozenset[str]] = {}  # the topics that each regular expression matches
         self._static: dict[str, str] = {}  # member ids by group.instance.id
-        self._owner: dict[TopicPartition, str] = {}  # who has a partition, or has not given it up yet
+        self._owner: dict[TopicPartition, str] = {}  # the member that has a partition, or has not revoked it yet
         self._records: dict[bytes, bytes | None] = {}
 
     # -- asking -------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class ConsumerTable:
         return self._owner.get(place)
 
     def target_of(self, member_id: str) -> frozenset[TopicPartition]:
-        """What a member is to have."""
+        """A member's target."""
         return self.target.get(member_id, _NOTHING)
 
     def subscribed(self, member: ConsumerMember) -> frozenset[str]:
@@ -74,7 +74,7 @@ class ConsumerTable:
         return member.topics | self.patterns.get(member.pattern, frozenset())
 
     def held_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate memory."""
         size = 0
         for member in self.members.values():
             places = len(member.assigned) + len(member.revoking) + len(self.target_of(member.id))
@@ -82,7 +82,7 @@ class ConsumerTable:
         return size + sum(len(name) for names in self.patterns.values() for name in names)
 
     def take_records(self) -> list[Record]:
-        """The records of what has changed; once."""
+        """The records of the changes; once."""
         records, self._records = self._records, {}
         return list(records.items())
 
@@ -108,7 +108,7 @@ class ConsumerTable:
         self._records[key] = value
 
     def put(self, member: ConsumerMember) -> None:
-        """Take a member in, or what is new of it."""
+        """Add or replace a member."""
         old = self.members.get(member.id)
         if old == member:
             return
@@ -135,7 +135,7 @@ class ConsumerTable:
             del self._static[member.instance_id]
 
     def remove(self, member_id: str) -> None:
-        """Let a member go, with what it had and was to have."""
+        """Remove a member with its assignment and its target."""
         self._release(self.members.pop(member_id))
         self._note(RecordKind.ASSIGNMENT, None, member_id)
         if self.target.pop(member_id, None) is not None:
@@ -148,7 +148,7 @@ class ConsumerTable:
         self._note(RecordKind.GROUP, encode_metadata(epoch, metadata_hash))
 
     def set_target(self, member_id: str, places: frozenset[TopicPartition]) -> None:
-        """What a member is to have."""
+        """A member's target."""
         if self.target.get(member_id) != places:
             self.target[member_id] = places
             self._note(RecordKind.TARGET, encode_places(places), member_id)
@@ -159,7 +159,7 @@ class ConsumerTable:
         self._note(RecordKind.TARGET_EPOCH, encode_target_epoch(epoch, 0))
 
     def set_pattern(self, pattern: str, topics: frozenset[str] | None) -> None:
-        """A regular expression matches these topics; None: nobody uses it any more."""
+        """A regular expression matches these topics; None: it is unused."""
         if topics is None:
             del self.patterns[pattern]
             self._note(RecordKind.PATTERN, None, pattern)
@@ -170,7 +170,7 @@ class ConsumerTable:
     # -- after a restart ----------------------------------------------------------------------------
 
     def replay(self, record_key: bytes, value: bytes) -> None:
-        """Take in what is stored. Raises BatchCorrupt."""
+        """Apply a stored record. Raises BatchCorrupt."""
         key = decode_key(record_key)
         match key.kind if key is not None else None:
             case RecordKind.GROUP:

@@ -50,13 +50,13 @@ class MemberState(IntEnum):
     """Where a member stands on its way to its target, by the numbers that are stored."""
 
     STABLE = 0
-    UNREVOKED = 1  # it was told to give partitions up and has not said that it did
-    UNRELEASED = 2  # others have not given up yet what it is to get
+    UNREVOKED = 1  # it has to revoke partitions and has not confirmed that
+    UNRELEASED = 2  # other members have not revoked yet all partitions of its target
     UNKNOWN = 127
 
 
 class ClassicSide(NamedTuple):
-    """What a member of the classic protocol brought with its join."""
+    """The join of a member of the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -87,7 +87,7 @@ class ConsumerMember(NamedTuple):
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def holding(self, other: "ConsumerMember") -> "ConsumerMember":
-        """The member with what the other has, and in its epoch."""
+        """The member with the partitions of the other, and in its epoch."""
         return self._replace(
             epoch=other.epoch, previous_epoch=other.previous_epoch, state=other.state, assigned=other.assigned,
             revoking=other.revoking, since=other.since,
@@ -98,17 +98,17 @@ class ConsumerMember(NamedTuple):
         return place in self.assigned | self.revoking and self.since.get(place, self.epoch) <= epoch
 
     def having_revoked(self) -> "ConsumerMember":
-        """The member without what it was to give up."""
+        """The member without the partitions to revoke."""
         since = {place: epoch for place, epoch in self.since.items() if place in self.assigned}
         return self._replace(revoking=frozenset(), since=since)
 
     def at_epoch(self, epoch: int) -> "ConsumerMember":
-        """The member once it is told this epoch."""
+        """The member once it has received this epoch."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
 
 class HeartbeatRequest(NamedTuple):
-    """What a member of the consumer protocol says; None (rebalance timeout -1): as before."""
+    """The heartbeat of a member of the consumer protocol; None (rebalance timeout -1): unchanged."""
 
     member_id: str
     epoch: int
@@ -124,13 +124,13 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: the member wants everything said."""
+        """Whether it has all fields: the member wants a full response."""
         subscribed = self.topics is not None or self.pattern is not None
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
 
 
 class ConsumerHeartbeatResult(NamedTuple):
-    """The answer; `assigned` is None where the member has been told before."""
+    """The response; `assigned` is None if the member has received it before."""
 
     member_id: str
     epoch: int

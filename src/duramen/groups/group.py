@@ -44,7 +44,7 @@ FOLLOWING: Final[dict[GroupState, frozenset[GroupState]]] = {
 }
 """Which state may come after which."""
 
-_PENDING_BYTES: Final = 256  # what an id takes that was given out, without its characters
+_PENDING_BYTES: Final = 256  # the memory of a generated id, without its characters
 
 _HEARTBEAT_ERROR: Final[dict[GroupState, type[DuramenError] | None]] = {
     GroupState.EMPTY: UnknownMember,
@@ -78,16 +78,16 @@ class Group:
         self._max_size = max_size
         self._pending: dict[str, int] = {}  # ids given out and not joined with yet, with when they lapse
         self._unsynced: set[str] = set()  # members that joined this generation and have not asked for their assignment
-        self._rebalance_ms: int | None = None  # when whoever is missing to join, or to sync, is given up
+        self._rebalance_ms: int | None = None  # when members that have not joined, or not synced, are removed
         self._initial_until_ms: int | None = None  # the latest end of an initial delay that may be extended
-        self._newcomer = False  # somebody new came during the initial delay
+        self._newcomer = False  # a new member came during the initial delay
         self._storing: int | None = None  # the generation whose assignment is being stored
         self._effects: list[Effect] = []
 
     # -- asking -------------------------------------------------------------------------------------
 
     def take_effects(self) -> list[Effect]:
-        """What has to be done, in order; once."""
+        """The effects to execute, in order; once."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -101,7 +101,7 @@ class Group:
 
     @property
     def untouched(self) -> bool:
-        """Whether it is only a name: nobody is or was in it."""
+        """Whether it is only a name: it has and had no members."""
         return self.state is GroupState.EMPTY and not self.generation and not self.members and not self._pending
 
     @property
@@ -111,12 +111,12 @@ class Group:
 
     @property
     def held_bytes(self) -> int:
-        """What its members and the ids given out take in memory."""
+        """The memory of its members and of the generated ids."""
         pending = _PENDING_BYTES * len(self._pending) + sum(map(len, self._pending))
         return pending + sum(member.held_bytes for member in self.members)
 
     def held_for(self, request: JoinRequest) -> int:
-        """What the member that a join is from takes in memory already."""
+        """The memory of the member that a join is from."""
         known = self.members.get(request.member_id) or self.members.static(request.instance_id)
         return known.held_bytes if known is not None else 0
 
@@ -213,7 +213,7 @@ class Group:
             or (self.state is GroupState.STABLE and member.id == self.leader_id)
         )
         if not rejoin:
-            # The answer to its last join was lost: say it again.
+            # The response to its last join was lost: repeat it.
             self._effects.append(ReplyEffect(token, self._join_result(member)))
             member.expires_ms = now_ms + member.session_timeout_ms
             return
@@ -223,7 +223,7 @@ class Group:
         self._rebalance(now_ms)
 
     def _replace_static(self, old: ClassicMember, request: JoinRequest, token: Token, now_ms: int) -> None:
-        """A static member is back under a new id: whoever uses the old one is fenced."""
+        """A static member returns under a new id: the old id is fenced."""
         fenced = FencedInstance(f"another member joined as {request.instance_id}")
         for waiting in (old.joining, old.syncing):
             if waiting is not None:
@@ -240,7 +240,7 @@ class Group:
         if self.state is GroupState.STABLE and self._takes_over(member, old):
             result = self._join_result(member)
             if was_leader and not request.can_skip_assignment:
-                # Told that another is the leader, an old client does not assign again (KIP-814).
+                # An old client that is not named the leader does not assign again (KIP-814).
                 result = result._replace(leader_id=old.id, members=())
             reply = ReplyEffect(token, result._replace(skip_assignment=was_leader and request.can_skip_assignment))
             self._effects.append(StoreEffect(self.snapshot(), (reply,)))
@@ -294,7 +294,7 @@ class Group:
         self._unsynced.clear()
         for member in self.members:
             if unassigned:
-                member.assignment = b""  # what the leader brought may not be stored; what they had is theirs so far
+                member.assignment = b""  # the leader's assignment may not be stored; members keep what they had so far
             self._answer_sync(member, RebalanceInProgress("the group is rebalancing"), now_ms)
         timeout_ms = self.members.longest_rebalance_ms()
         self._rebalance_ms = now_ms + timeout_ms
@@ -383,7 +383,7 @@ class Group:
             self._rebalance_ms = None
 
     def stored(self, store: StoreEffect, error: DuramenError | None, now_ms: int) -> None:
-        """What a `StoreEffect` effect asked for is durable, or could not be stored."""
+        """The snapshot of a `StoreEffect` is durable, or could not be stored."""
         self._effects += [reply if error is None else ReplyEffect(reply.token, error) for reply in store.replies]
         if self.state is not GroupState.COMPLETING or self._storing != store.snapshot.generation:
             return
@@ -411,7 +411,7 @@ class Group:
             raise IllegalGeneration(f"group {self.id} is in generation {self.generation}, not {generation}")
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> None:
-        """A sign of life. Raises what the member has to know instead."""
+        """A heartbeat. Raises the error that the member gets."""
         member = self.members.known(member_id, instance_id)
         self._check_generation(generation)
         member.expires_ms = now_ms + member.session_timeout_ms
@@ -468,7 +468,7 @@ class Group:
             self._after_removal(now_ms)
 
     def close(self, error: DuramenError | None = None) -> None:
-        """The group is removed: whoever waits is told so, or `error`, and nothing happens any more."""
+        """The group is removed: waiting requests get an error, by default that it is gone; no effects follow."""
         for member in self.members:
             self._remove(member, error)
         self._pending.clear()

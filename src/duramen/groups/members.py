@@ -10,11 +10,11 @@ from duramen.groups.values import JoinRequest, MemberSnapshot, MemberSubscriptio
 __all__ = ["ClassicMember", "ClassicMembers", "request_bytes"]
 
 _CONSUMER: Final = "consumer"
-_MEMBER_BYTES: Final = 1024  # what one takes without what it sends
+_MEMBER_BYTES: Final = 1024  # the memory of a member without the fields of its join
 
 
 def request_bytes(request: JoinRequest) -> int:
-    """What a member takes in memory for what its join says, without its assignment."""
+    """The memory of a member for the fields of its join, without its assignment."""
     names = len(request.client_id) + len(request.member_id or request.new_member_id) + len(request.instance_id or "")
     return _MEMBER_BYTES + names + sum(len(name) + len(metadata) for name, metadata in request.protocols)
 
@@ -47,7 +47,7 @@ class ClassicMember:
         self.expires_ms = now_ms + self.session_timeout_ms
 
     def update(self, request: JoinRequest) -> None:
-        """Take over what a join says anew."""
+        """Apply the fields of a repeated join."""
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.session_timeout_ms = request.session_timeout_ms
@@ -57,7 +57,7 @@ class ClassicMember:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Its memory."""
         return self.request_bytes + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -70,7 +70,7 @@ class ClassicMember:
         return self.joining is not None or self.syncing is not None
 
     def wants_the_same(self, other: "ClassicMember", protocol_type: str, protocol: str | None) -> bool:
-        """Whether both subscribe to the same, so that one can take over what the other was assigned."""
+        """Whether both have the same subscription, so that one can take over the other's assignment."""
         mine, theirs = self.metadata(protocol), other.metadata(protocol)
         return mine == theirs or (protocol_type == _CONSUMER and same_topics(mine, theirs))
 
@@ -113,7 +113,7 @@ class ClassicMembers:
         return self._by_id.get(self._static.get(instance_id or "", ""))
 
     def known(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that says it is this. Raises UnknownMember, or FencedInstance where another took its place."""
+        """The member with this id. Raises UnknownMember, or FencedInstance if another one took its place."""
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is None:
@@ -137,7 +137,7 @@ class ClassicMembers:
         if member.instance_id is not None and self._static.get(member.instance_id) == member.id:
             del self._static[member.instance_id]
 
-    # -- what they have in common -------------------------------------------------------------------
+    # -- common protocols ---------------------------------------------------------------------------
 
     def first(self, *, joined: bool = False) -> str | None:
         """The id of the member that came first, of those that wait for their join if `joined`."""
@@ -166,7 +166,7 @@ class ClassicMembers:
         return max(votes, key=lambda name: votes[name])
 
     def subscriptions(self, protocol: str | None) -> tuple[MemberSubscription, ...]:
-        """What the leader is told of each member."""
+        """The members as the leader gets them."""
         return tuple(
             MemberSubscription(member.id, member.instance_id, member.metadata(protocol))
             for member in self._by_id.values()

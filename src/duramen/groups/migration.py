@@ -33,7 +33,7 @@ class Policy(NamedTuple):
 def upgraded(group: Group, topics: TopicCatalogue, max_size: int) -> ConsumerTable:
     """A classic group with members as one of the consumer protocol, in the epoch of its generation.
 
-    Raises GroupNotFound where it cannot be one, as Kafka says it; `group` is not changed.
+    Raises GroupNotFound if it cannot be converted, as in Kafka; `group` is not changed.
     """
     if group.protocol_type != CONSUMERS:
         raise GroupNotFound(f"group {group.id} is a classic one of {group.protocol_type}, not of consumers")
@@ -63,11 +63,11 @@ def upgraded(group: Group, topics: TopicCatalogue, max_size: int) -> ConsumerTab
 def downgraded(
     table: ConsumerTable, topics: TopicCatalogue, now_ms: int, *, initial_delay_ms: int, max_size: int
 ) -> tuple[Group, GroupSnapshot]:
-    """The classic group of members that are all of the classic protocol, which rebalances; and what is stored of it.
+    """The classic group of members that are all of the classic protocol, which rebalances; and its records.
 
-    Its generation is the epoch that its members are in, or are led to: whoever has got there is only called to join
-    again, and may commit what it has read until then. (The table's own epoch may be ahead: who has just left moved it
-    on, and nobody was told of it.) It is stored without a leader: so it rebalances after a restart too.
+    Its generation is the epoch that its members are in, or are moving to: a member in it is only asked to join again,
+    and may commit its offsets until then. (The table's own epoch may be higher: a member that just left raised it, and
+    no member has received it.) It is stored without a leader: so it rebalances after a restart too.
     """
     sides = {member.id: member.classic for member in table.members.values() if member.classic is not None}
     protocol = _common(list(sides.values()))

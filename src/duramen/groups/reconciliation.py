@@ -19,9 +19,9 @@ def reconcile(
     owned: frozenset[TopicPartition] | None,
     is_free: Callable[[TopicPartition], bool],
 ) -> ConsumerMember:
-    """The member after this heartbeat; itself where nothing is to be done.
+    """The member after this heartbeat; the same object if nothing changes.
 
-    `owned` is what it says that it has, None where it does not say. `is_free` tells whether no other member has a
+    `owned` is the member's list of its partitions, None if it sends none. `is_free` tells whether no other member has a
     partition.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
@@ -32,7 +32,7 @@ def reconcile(
 
 
 def _holds(owned: frozenset[TopicPartition] | None, revoking: frozenset[TopicPartition]) -> bool:
-    """Whether the member may still use what it was told to give up: it has to say that it does not."""
+    """Whether the member may still use partitions that it has to revoke: it has to confirm the revocation."""
     return owned is None or not owned.isdisjoint(revoking)
 
 

@@ -12,10 +12,10 @@ Place = tuple[UUID, int]
 def assign(
     members: Mapping[str, Collection[UUID]], partitions: Mapping[UUID, int], current: Mapping[str, frozenset[Place]]
 ) -> dict[str, frozenset[Place]]:
-    """Which partitions each member gets, by the topics that it wants; it keeps what it has where that is even.
+    """The partitions of each member, by its subscription; it keeps its present ones if the result is even.
 
-    Topics that the same members want are dealt out together: with fewer members than partitions a partition has one
-    member, with more of them as many as it takes for all to have something.
+    Topics with the same subscribers are assigned together: with fewer members than partitions a partition has one
+    member, with more of them as many as it takes for every member to have one.
     """
     wanted_by: dict[frozenset[str], list[UUID]] = {}
     for topic in sorted(partitions):
@@ -55,7 +55,7 @@ def _give(got: dict[str, set[Place]], has: dict[Place, set[str]], member: str, p
 
 
 def _even_out(got: dict[str, set[Place]], has: dict[Place, set[str]], members: Iterable[str]) -> None:
-    """Who has least takes from who has most, until nobody has two more than another."""
+    """Move partitions from the member with most to the one with least, until no two differ by two or more."""
     order = list(members)
     while True:
         least = min(order, key=lambda member: (len(got[member]), member))

@@ -11,13 +11,13 @@ from duramen.base.errors import FencedLeaderEpoch, ShareGroupUnknown
 __all__ = ["ANYBODY", "Fence", "begun_anew", "forgotten", "read_by", "written_by"]
 
 ANYBODY: Final = -1
-"""The leader epoch of who reads and does not lead."""
+"""The leader epoch of a reader that does not lead."""
 
 _NONE: Final = -1
 
 
 class Fence(NamedTuple):
-    """What is known of the state that was appended last, durable or not. Of one that is not `there` only the epochs.
+    """The state that was appended last, durable or not. If it is not `there`, only the epochs count.
 
     `sequence` is that of the last change in the leader epoch; `updates` have come since the snapshot.
     """
@@ -59,7 +59,7 @@ def written_by(fence: Fence, state_epoch: int, leader_epoch: int, sequence: int,
 
 
 def begun_anew(fence: Fence, leader_epoch: int) -> Fence:
-    """The fence behind a new beginning: whoever has read the state changes it no more."""
+    """The fence after a reset: earlier readers of the state cannot change it any more."""
     return Fence(
         True, fence.state_epoch + 1 if fence.there else 0, max(leader_epoch, fence.leader_epoch), _NONE,
         fence.snapshot_epoch + 1 if fence.there else 0,

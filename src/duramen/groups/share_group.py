@@ -40,7 +40,7 @@ class ShareGroupState(StrEnum):
 
 
 class ShareHeartbeat(NamedTuple):
-    """A sign of life. `topics` and `rack_id` are None where they are what they were."""
+    """A heartbeat. `topics` and `rack_id` are None if they are unchanged."""
 
     member_id: str
     epoch: int
@@ -76,7 +76,7 @@ class ShareMember:
 
     @property
     def held_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate memory."""
         return _MEMBER_BYTES + sum(64 + len(topic) for topic in self.topics)
 
 
@@ -103,12 +103,12 @@ class ShareGroup:
 
     @property
     def held_bytes(self) -> int:
-        """About what its members take in memory."""
+        """The approximate memory of its members."""
         return sum(member.held_bytes for member in self)
 
     @property
     def places(self) -> set[Place]:
-        """Every partition that is assigned to somebody."""
+        """Every partition that is assigned to a member."""
         return {place for places in self._target.values() for place in places}
 
     def subscribes(self, topic: str) -> bool:
@@ -116,7 +116,7 @@ class ShareGroup:
         return any(topic in member.topics for member in self)
 
     def held_for(self, member_id: str) -> int:
-        """What the member takes in memory now."""
+        """The memory of the member."""
         member = self._members.get(member_id)
         return 0 if member is None else member.held_bytes
 

@@ -3,8 +3,8 @@
     key    int16 15, string group
     value  int16 version 0, then a flexible message: the table below
 
-A group's partitions are *initializing* before their state is stored and *initialized* once it is, both while it begins
-anew; what was stored of others is being deleted. A record without a value ends the group.
+A group's partitions are *initializing* before their state is stored and *initialized* afterwards, also during a reset;
+the states of other partitions are being deleted. A record without a value ends the group.
 """
 
 import struct

@@ -82,7 +82,7 @@ _UPDATE: Final = Schema(
 
 
 class ShareKey(NamedTuple):
-    """A share partition: what a group has of a partition."""
+    """A share partition: the state of a partition for a group."""
 
     group: str
     topic_id: UUID
@@ -105,7 +105,7 @@ class ShareState(NamedTuple):
 
 
 class ShareUpdate(NamedTuple):
-    """What has changed of a share partition; a `start_offset` of -1 has not."""
+    """A change of a share partition; a `start_offset` of -1 means no change."""
 
     start_offset: int
     states: tuple[State, ...]

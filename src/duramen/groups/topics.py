@@ -8,7 +8,7 @@ from uuid import UUID
 __all__ = ["GroupTopic", "TopicCatalogue", "TopicPartition", "hash_of"]
 
 TopicPartition = tuple[UUID, int]
-"""A partition by its topic's id: a topic made anew under an old name is another one."""
+"""A partition by its topic's id: a recreated topic of the same name is another one."""
 
 
 class GroupTopic(NamedTuple):

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Token = Any
-"""Whatever the caller wants back with a reply."""
+"""A value that the caller gets back with a reply."""
 
 
 class GroupState(StrEnum):
@@ -36,7 +36,7 @@ class GroupState(StrEnum):
 
 
 class JoinRequest(NamedTuple):
-    """A member wants in, or in again. `new_member_id` is what it is called if it has no id yet."""
+    """A member joins, or joins again. `new_member_id` becomes its id if it has none yet."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +52,7 @@ class JoinRequest(NamedTuple):
 
 
 class MemberSubscription(NamedTuple):
-    """What the group's leader is told of a member."""
+    """A member as the group's leader gets it."""
 
     member_id: str
     instance_id: str | None
@@ -98,7 +98,7 @@ class ReplyEffect(NamedTuple):
 
 
 class StoreEffect(NamedTuple):
-    """Store the group as it is in `snapshot`, then say so with `stored`; `replies` wait until then."""
+    """Store the group as it is in `snapshot`, then call `stored`; `replies` wait until then."""
 
     snapshot: "GroupSnapshot"
     replies: tuple[ReplyEffect, ...] = ()

@@ -32,7 +32,7 @@ _RUNS_KEPT: Final = 32
 
 
 class AttemptFate(Enum):
-    """What is to become of an attempt."""
+    """The outcome of an attempt."""
 
     OPEN = "open"
     COMMIT = "commit"
@@ -49,8 +49,8 @@ class AttemptWinner(NamedTuple):
 class Query(NamedTuple):
     """A query: its newest runs, of which the last has the number `run`, and the newest batch that is decided.
 
-    `batch` is -1 before the first decision; `batch_run` is the number of the run that decided. `digest` says which
-    range the batch has, empty where that is not known. `updated_ms` in ms since 1970.
+    `batch` is -1 before the first decision; `batch_run` is the number of the run that decided. `digest` identifies the
+    batch's range, empty if that is unknown. `updated_ms` in ms since 1970.
     """
 
     id: str
@@ -92,10 +92,10 @@ def is_decided(query: Query, batch: int) -> bool:
 def decide(
     current: Query, run: int, batch: int, digest: bytes, winners: Collection[AttemptWinner], now_ms: int
 ) -> Query | None:
-    """The decision on a batch, or None where it is decided already, for the same range.
+    """The decision on a batch, or None if it is decided already, for the same range.
 
-    Whoever calls sees to it that the winners are open, and that those of the batch before are committed. Raises
-    QueryFenced for a run that is not the newest, BatchDiffers for a batch that was decided with another range.
+    The caller ensures that the winners are open, and that those of the batch before are committed. Raises QueryFenced
+    for a run that is not the newest, BatchDiffers for a batch that was decided with another range.
     """
     if run != current.run:
         raise _fenced(current, run, _name(current, run))
@@ -115,7 +115,7 @@ def _check_digest(query: Query, digest: bytes) -> None:
 
 
 def fate_of(query: Query | None, attempt: TaskAttempt) -> AttemptFate:
-    """What is to become of an attempt, as far as it is decided."""
+    """The outcome of an attempt, as far as it is decided."""
     if query is None:
         return AttemptFate.OPEN
     if attempt.batch == query.batch and attempt.run == query.batch_run:

@@ -51,7 +51,7 @@ def wants_producer_id(current: TransactionalId | None) -> bool:
     return current is None or current.exhausted
 
 
-# -- who writes ---------------------------------------------------------------------------------------
+# -- producers ----------------------------------------------------------------------------------------
 
 
 def initialise(
@@ -62,10 +62,10 @@ def initialise(
     now_ms: int,
     fresh: int,
 ) -> TransactionalId:
-    """A producer asks for its id and epoch; `expected` is what it had, where it goes on after an error (KIP-360).
+    """A producer requests its id and epoch; `expected` is its previous one, if it continues after an error (KIP-360).
 
-    The answer's identity is the result's. Where a transaction is open the result is that one, to be aborted first, and
-    the producer has to ask again. Raises ProducerFenced, ConcurrentTransactions.
+    The response has the result's identity. If a transaction is open the result is that one, to be aborted first, and
+    the producer has to retry. Raises ProducerFenced, ConcurrentTransactions.
     """
     if current is None:
         return TransactionalId(id_, fresh, 0, timeout_ms=timeout_ms, updated_ms=now_ms)
@@ -115,7 +115,7 @@ def fence(current: TransactionalId, now_ms: int) -> TransactionalId:
     )
 
 
-# -- what is written ----------------------------------------------------------------------------------
+# -- transactions -------------------------------------------------------------------------------------
 
 
 def _check_identity(current: TransactionalId | None, id_: str, identity: ProducerIdentity) -> TransactionalId:
@@ -186,7 +186,7 @@ def end(
     now_ms: int,
     fresh: int,
 ) -> TransactionalId | None:
-    """A client ends its transaction: what is prepared now, or None where the same was done before.
+    """A client ends its transaction: returns the prepared one, or None for a repeated request.
 
     Raises ProducerIdUnknown, ProducerFenced, ConcurrentTransactions, TransactionStateInvalid.
     """

@@ -23,7 +23,7 @@ __all__ = ["decode_key", "decode_value", "encode_key", "encode_value"]
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 _PREVIOUS, _NEXT, _CLIENT_VERSION = 0, 1, 2
-_SEQUENCE = 10_000  # Kafka leaves out what it does not know
+_SEQUENCE = 10_000  # Kafka drops tags that it does not know
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
