@@ -40,7 +40,7 @@ def is_reserved(id_: str) -> bool:
 
 
 def query_name(query: str) -> str:
-    """The name under which a query is kept. Raises RequestInvalid for what cannot be one."""
+    """The key of a query's record. Raises RequestInvalid for an invalid id."""
     if not 0 < len(query) <= _LONGEST_QUERY or "/" in query:
         raise RequestInvalid(f"a query's id has 1 to {_LONGEST_QUERY} characters and no slash, unlike {query!r}")
     return PREFIX + query
@@ -68,7 +68,7 @@ def attempt_of(id_: str) -> TaskAttempt:
 
 
 def home_of(id_: str) -> str:
-    """The name whose hash says where an id is kept: that of its query, or the id itself."""
+    """The name whose hash determines the partition of an id: that of its query, or the id itself."""
     if not is_reserved(id_):
         return id_
     return PREFIX + id_.removeprefix(PREFIX).partition("/")[0]

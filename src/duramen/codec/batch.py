@@ -87,7 +87,7 @@ _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _PRODUCER = struct.Struct(">qhi")
 _UNSEALED = struct.Struct(">qiibI")  # up to the CRC
-_SEALED = struct.Struct(">hiqqqhii")  # from the attributes on: what the CRC covers before the records
+_SEALED = struct.Struct(">hiqqqhii")  # from the attributes on: the part before the records that the CRC covers
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 
@@ -184,7 +184,7 @@ def check(buffer: Buffer) -> Header:
 
 
 def _problem(found: Header) -> str:
-    """What a producer may not say in a header whose bytes are sound; empty where it is all right."""
+    """The field that a producer must not set in a sound header; empty if there is none."""
     count, attributes = found.records, found.attributes
     if count <= 0 or found.last_offset_delta != count - 1:
         return f"a record batch has {count} records and a last offset delta of {found.last_offset_delta}"
@@ -230,7 +230,7 @@ def set_max_timestamp(buffer: bytearray | memoryview, timestamp: int) -> Header:
 def set_producer(
     buffer: bytearray | memoryview, producer_id: int, epoch: int, base_sequence: int, *, transactional: bool
 ) -> None:
-    """Say who writes the batch, and as which of its records; the CRC is made again."""
+    """Set the producer and the sequence of the batch; the CRC is computed again."""
     if transactional:
         buffer[22] |= TRANSACTIONAL
     _PRODUCER.pack_into(buffer, 43, producer_id, epoch, base_sequence)
@@ -287,7 +287,7 @@ def batches(buffer: Buffer) -> Iterator[tuple[int, Header]]:
 
 
 def checked_body(buffer: memoryview, position: int, head: Header) -> tuple[Buffer, int, int]:
-    """The records of the whole batch at `position`: they lie in `data[start:end]`, decompressed.
+    """The records of the whole batch at `position`, decompressed from `data[start:end]`.
 
     Raises BatchCorrupt for a batch that does not match its CRC or its header.
     """
@@ -372,7 +372,7 @@ def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def near(timestamp: int, base_timestamp: int) -> bool:
-    """Whether a record of that time can be in a batch with that base: what lies between has to have 64 bits."""
+    """Whether a record of that time fits into a batch with that base: the difference must fit into 64 bits."""
     return _INT64_MIN <= timestamp - base_timestamp <= _INT64_MAX
 
 

@@ -31,7 +31,7 @@ _MARKER = struct.Struct(">hh")
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies in a batch's decompressed records, and what decides whether it stays."""
+    """The place of a record in a batch's decompressed records, and the fields that decide whether it stays."""
 
     start: int
     end: int
@@ -88,9 +88,9 @@ def marker_type(data: bytes) -> int | None:
 
 
 def rebuild(found: Header, data: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int = -1) -> bytes:
-    """The batch of which only `kept` stay; with a delete horizon where one is given (KIP-534).
+    """The batch with only the records in `kept`; with a delete horizon if one is given (KIP-534).
 
-    The largest timestamp is that of what stays; a batch without records keeps the one it had.
+    The largest timestamp is that of the remaining records; a batch without records keeps its own.
     """
     attributes, base_timestamp = found.attributes, found.base_timestamp
     if delete_horizon_ms >= 0:
@@ -122,7 +122,7 @@ def rebuild(found: Header, data: bytes, kept: Sequence[RecordSpan], delete_horiz
 
 
 def _shifted(data: bytes, span: RecordSpan, shift: int) -> bytes:
-    """A record whose timestamp counts from a base that lies `shift` ms earlier."""
+    """A record whose timestamp is relative to a base that is `shift` ms earlier."""
     _, start = read_varint(data, span.start)
     _, rest = read_varint(data, start + 1)
     record = data[start : start + 1] + encode_varint(span.timestamp_delta + shift) + data[rest : span.end]

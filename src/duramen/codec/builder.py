@@ -40,7 +40,7 @@ class BatchBuilder:
         self.size = 0
 
     def add(self, key: bytes | None, value: bytes, headers: bytes) -> None:
-        """Add a record; `headers` is what `encode_headers` made."""
+        """Add a record; `headers` is the result of `encode_headers`."""
         count, value_size = self.count, len(value)
         offset_delta = _TABLE[count] if count < _TABLE_SIZE else encode_varint(count)
         value_length = _TABLE[value_size] if value_size < _TABLE_SIZE else encode_varint(value_size)

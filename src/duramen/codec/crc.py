@@ -5,4 +5,4 @@ from fastcrc.crc32 import iscsi
 __all__ = ["crc32c"]
 
 crc32c = iscsi
-"""`crc32c(buffer, initial=None) -> int`: pass the CRC of what came before as `initial` to go on with it."""
+"""`crc32c(buffer, initial=None) -> int`: `initial` is the CRC of the bytes before, to continue it."""

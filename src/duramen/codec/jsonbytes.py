@@ -52,7 +52,7 @@ def json_size(data: bytes | None) -> int:
 
 
 def bytes_of(value: object) -> bytes | None:
-    """The bytes that a JSON value stands for. Raises ValueError saying what would be right."""
+    """The bytes that a JSON value stands for. Raises ValueError with a hint."""
     match value:
         case None:
             return None

@@ -19,14 +19,14 @@ __all__ = ["ABORT", "COMMIT", "NO_SEQUENCE", "Marker", "decode_marker", "encode_
 COMMIT: Final = 1
 ABORT: Final = 0
 NO_SEQUENCE: Final = -1
-"""Where a marker does not say in which order its transaction was decided, or nobody decided on it."""
+"""For a marker without the commit sequence of its transaction, or of a transaction without a decision."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hiqq")
 
 
 class Marker(NamedTuple):
-    """What a marker says: `first_offset` is -1 where nothing was open, None where the marker is of an older version."""
+    """The content of a marker: `first_offset` is -1 if nothing was open, None for a marker of an older version."""
 
     commit: bool
     sequence: int
@@ -59,7 +59,7 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer) -> Marker | None:
-    """What the control batch says; None where it ends no transaction. Raises BatchCorrupt."""
+    """The content of the control batch; None if it ends no transaction. Raises BatchCorrupt."""
     record = next(records(batch), None)
     if record is None or record.key is None or len(record.key) < _KEY.size:
         return None

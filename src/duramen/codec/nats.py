@@ -40,7 +40,7 @@ __all__ = [
 
 PING: Final = b"PING\r\n"
 PONG: Final = b"PONG\r\n"
-LARGEST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024  # what a server can be told to allow at most
+LARGEST_PAYLOAD_BYTES: Final = 64 * 1024 * 1024  # the largest limits that a server accepts
 
 _LONGEST_LINE: Final = 64 * 1024
 _LONGEST_NUMBER: Final = 9
@@ -51,7 +51,7 @@ Message = tuple[bytes, bytes | None, bytes | None, bytes | None]
 
 
 class Signal(Enum):
-    """What a server says in one word."""
+    """A server's line of one word."""
 
     PING = "PING"
     PONG = "PONG"
@@ -59,7 +59,7 @@ class Signal(Enum):
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What a server says of itself, as far as we need it."""
+    """A server's INFO, as far as it is needed."""
 
     server_id: str = ""
     server_name: str = ""
@@ -102,9 +102,9 @@ _SIGNALS: Final = {signal.value.encode(): signal for signal in Signal}
 
 
 class Parser:
-    """Fed with what comes from a server, whatever its cut; yields what is whole.
+    """Parses a server's bytes in pieces of any size; yields complete events.
 
-    Holds one line and one message of up to `keep_bytes` at most; a larger one's payload is let go as it comes.
+    Holds at most one line and one message of up to `keep_bytes`; a larger message's payload is discarded on arrival.
     """
 
     __slots__ = ("_held", "_held_bytes", "_needed_bytes", "_skip_bytes", "keep_bytes")
@@ -112,7 +112,7 @@ class Parser:
     def __init__(self, keep_bytes: int = LARGEST_PAYLOAD_BYTES) -> None:
         """`keep_bytes` bounds headers and payload of a message together; it may change at any time."""
         self.keep_bytes = keep_bytes
-        self._held: list[bytes] = []  # the beginning of what is not whole yet
+        self._held: list[bytes] = []  # the beginning of an incomplete event
         self._held_bytes = 0
         self._needed_bytes = 0  # with fewer there is nothing new to find
         self._skip_bytes = 0  # still to come of a message that is not kept
@@ -123,7 +123,7 @@ class Parser:
         return self._held_bytes if self._held else 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes. Raises NatsProtocolInvalid where no server would say that."""
+        """The events that `chunk` completes. Raises NatsProtocolInvalid for invalid input."""
         if self._skip_bytes:
             skipped = min(self._skip_bytes, len(chunk))
             self._skip_bytes -= skipped
@@ -152,7 +152,7 @@ class Parser:
         return events
 
     def _messages(self, chunk: bytes, position: int, messages: list[Message]) -> int:
-        """Put messages that lie one after another into `messages`; returns where the next thing begins, or the end."""
+        """Parse consecutive messages into `messages`; returns the position of the next event, or the end."""
         end = len(chunk)
         while position < end:
             line_end = self._line_end(chunk, position)
@@ -184,7 +184,7 @@ class Parser:
         return position
 
     def _line_end(self, chunk: bytes, position: int) -> int:
-        """Where the line at `position` ends; -1 where its end has not come: then what there is of it is held."""
+        """The end of the line at `position`; -1 if it is incomplete: then its beginning is held."""
         stop = chunk.find(b"\r\n", position, position + _LONGEST_LINE)
         if stop < 0:
             if len(chunk) - position >= _LONGEST_LINE:

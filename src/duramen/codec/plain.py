@@ -64,7 +64,7 @@ def plain_values(batch: bytes) -> list[bytes] | None:
             end = value + size
             if batch[begin] or batch[begin + 1] or offset_delta != index or batch[key] != _NO_KEY:
                 return None
-            if size < 0 or batch[end] or end + 1 != begin + length:  # the last byte says that there are no headers
+            if size < 0 or batch[end] or end + 1 != begin + length:  # the last byte means: no headers
                 return None
             values.append(batch[value:end])
             end += 1
@@ -99,7 +99,7 @@ def keyed_records(batch: Buffer, *, verify: bool) -> list[KeyedRecord] | None:
             value_size, at = read_varint(data, at)
             value = None if value_size < 0 else data[at : at + value_size]
             at += max(0, value_size)
-            plain = size >= 0 and not data[at] and at + 1 == end  # the last byte says that there are no headers
+            plain = size >= 0 and not data[at] and at + 1 == end  # the last byte means: no headers
             if not plain or offset_delta <= previous or not -_FURTHEST < timestamp_delta < _FURTHEST:
                 return None
             rows.append((base_offset + offset_delta, base_timestamp + timestamp_delta, key, value))

@@ -131,7 +131,7 @@ def encode_control(control: Control, now_ms: int) -> bytearray:
 
 
 def decode_control(batch: Buffer) -> Control:
-    """What a control batch of the metadata log says. Raises BatchCorrupt, also where it is of another type."""
+    """The content of a control batch of the metadata log. Raises BatchCorrupt, also for another type."""
     try:
         found = list(records(batch))
         if len(found) != 1 or found[0].key is None or found[0].value is None:

@@ -76,7 +76,7 @@ def decode_page(content: bytes) -> ShownPage:
 
 
 def shown_fields(page: ShownPage) -> ShownFields:
-    """What the page shows. Raises BatchCorrupt."""
+    """The content of the page. Raises BatchCorrupt."""
     if not is_installed():
         return plain_fields(page)
     import duramen_native

@@ -17,7 +17,7 @@ _NUMBERS: Final = (1 << 32) - 1
 
 
 class PendingCalls:
-    """What was asked and is not answered. A number is used again only when all others were."""
+    """Requests without a response. A number is used again only after all others."""
 
     __slots__ = ("_largest", "_last", "_waiting")
 
@@ -42,7 +42,7 @@ class PendingCalls:
         return self._last
 
     def end(self, subject: Subject, number: int, body: Buffer) -> None:
-        """An answer came. Raises RequestInvalid where nobody asked."""
+        """A response arrived. Raises RequestInvalid if there is no such request."""
         asked = self._waiting.pop(number, None)
         if asked is None or asked[0] is not subject:
             raise RequestInvalid(f"an answer with the number {number} about {subject.name}, which was not requested")

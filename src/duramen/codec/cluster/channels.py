@@ -13,7 +13,7 @@ __all__ = ["LARGEST_BODY_BYTES", "PeerChannel", "Subject"]
 
 
 class PeerChannel(IntEnum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     CONTROL = 1
     """Votes, heartbeats, forming a cluster, forwarded requests: small, and never to wait."""
@@ -24,19 +24,19 @@ class PeerChannel(IntEnum):
 
 
 class Subject(IntEnum):
-    """What a message is about, and so how its body is to be read."""
+    """The subject of a message, which determines the encoding of its body."""
 
     FORMING = 1
     QUORUM = 2
     CONTROLLER = 3
-    """What the active controller is asked."""
+    """Requests to the active controller."""
     REPLICAS = 4
-    """What the replicas of partitions say to each other."""
+    """Messages between replicas of partitions."""
     BROKER = 5
-    """What the brokers of nodes ask each other."""
+    """Requests between brokers of nodes."""
     NODES = 6
     RECORDS = 7
-    """What nodes ask each other for clients that came to one which does not lead."""
+    """Requests that nodes forward for clients that are connected to a node which does not lead."""
 
 
 _MEBIBYTE: Final = 1024 * 1024

@@ -15,7 +15,7 @@ from duramen.codec.cluster.quorum import NodeId, Whole
 __all__ = ["Attempt", "HelloFrame", "Message", "ProposeFrame", "ReplicaId", "decode", "encode"]
 
 Address = Annotated[str, msgspec.Meta(max_length=512, pattern=r"\A[!-~]*\Z")]
-"""These are seen in the log: in one line, whatever a peer says."""
+"""These appear in the log: on one line, whatever a peer sends."""
 ReplicaId = tuple[NodeId, UUID]
 Voter = tuple[NodeId, UUID, Address]
 Attempt = tuple[NodeId, UUID, Whole]
@@ -24,7 +24,7 @@ Seeds = Annotated[tuple[Address, ...], msgspec.Meta(max_length=64)]
 
 
 class HelloFrame(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Who somebody is, and how far."""
+    """The identity of a node, and its state."""
 
     sender: ReplicaId
     seeds: Seeds

@@ -23,17 +23,17 @@ _AHEAD_BYTES: Final = 16 * 1024
 
 
 class PeerKind(IntEnum):
-    """What a frame is."""
+    """The type of a frame."""
 
     MESSAGE = 1
     REQUEST = 2
     ANSWER = 3
     ALIVE = 4
-    """Says only that the sender is there."""
+    """A heartbeat: the sender is alive."""
 
 
 class PeerFrame(NamedTuple):
-    """What is said; the body is the reader's no more."""
+    """A message; the reader no longer owns the body."""
 
     kind: PeerKind
     subject: Subject
@@ -53,9 +53,9 @@ def encode_frame(kind: PeerKind, subject: Subject, number: int, body: Sequence[B
 
 
 class FrameReader:
-    """Gives the space for what comes, and takes frames out of it.
+    """Gives the space for received bytes, and takes frames out of it.
 
-    Holds one frame that is not whole at most, and little that came behind the one before it.
+    Holds at most one incomplete frame, and few bytes that came after the one before it.
     """
 
     __slots__ = ("_ahead", "_body", "_filled", "_head", "_held", "_largest_bytes")
@@ -76,9 +76,9 @@ class FrameReader:
         return memoryview(self._ahead)[self._held :]
 
     def filled(self, count: int) -> list[PeerFrame]:
-        """So many bytes of `space` are there now: the frames that are whole with them.
+        """The number of bytes received into `space`: returns the frames that they complete.
 
-        Raises RequestInvalid for what is no frame, or one that is too large.
+        Raises RequestInvalid for invalid or too large frames.
         """
         if self._head is not None:
             self._filled += count
@@ -113,7 +113,7 @@ class FrameReader:
         return [frame]
 
     def _checked(self, size: int, kind: int, subject: int, number: int) -> tuple[PeerKind, Subject, int] | None:
-        """What the header says; None where there is nothing to it."""
+        """The header; None if it is empty."""
         if size > self._largest_bytes:
             raise RequestInvalid(f"a frame of {size} bytes, and {self._largest_bytes} are the most there may be")
         if (size, kind, subject, number) == (0, PeerKind.ALIVE, 0, 0):

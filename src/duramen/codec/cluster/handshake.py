@@ -53,14 +53,14 @@ _NO_PROOF: Final = bytes(_PROOF_BYTES)
 
 
 class HandshakeSide(Enum):
-    """Who of the two somebody is."""
+    """The role of a side."""
 
     DIALER = "dialer"
     LISTENER = "listener"
 
 
 class HandshakeState(Enum):
-    """What is awaited of the peer, or how it ended."""
+    """The awaited message of the peer, or the result."""
 
     HELLO = "its hello"
     PROOF = "its proof"
@@ -90,7 +90,7 @@ class HandshakeRefusal(NamedTuple):
 
 
 class HandshakeIdentity(NamedTuple):
-    """Who a node is; `cluster_id` is None as long as it belongs to no cluster."""
+    """A node's identity; `cluster_id` is None before it belongs to a cluster."""
 
     node_id: int
     directory_id: UUID
@@ -98,7 +98,7 @@ class HandshakeIdentity(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Who is at the other end, and what the connection is for."""
+    """The peer's identity, and the purpose of the connection."""
 
     identity: HandshakeIdentity
     channel: PeerChannel
@@ -124,7 +124,7 @@ _TABLE: Final[Mapping[tuple[HandshakeSide, HandshakeState], tuple[int, Handshake
 
 
 class Handshake:
-    """One side of one connection. Whatever is called, `take` has what is to be sent then."""
+    """One side of one connection. After each call, `take` returns the bytes to send."""
 
     def __init__(
         self,
@@ -137,9 +137,9 @@ class Handshake:
         looked_for: int = ANYBODY,
         rival: Callable[[HandshakeIdentity], bool] = lambda _: False,
     ) -> None:
-        """`nonce` is 32 bytes that were never used before; `channel` and `looked_for` are what a dialer wants.
+        """`nonce` is 32 bytes that were never used before; `channel` and `looked_for` are a dialer's request.
 
-        `rival` says to a listener whether another than this identity is connected under its node id.
+        `rival` tells a listener whether another node than this identity is connected under its node id.
         """
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
@@ -167,13 +167,13 @@ class Handshake:
         return 0 if step is None else step[0] - len(self._held)
 
     def take(self) -> bytes:
-        """What is to be sent since the last call."""
+        """The bytes to send since the last call."""
         out = b"".join(self._out)
         self._out.clear()
         return out
 
     def receive(self, data: Buffer) -> None:
-        """So many bytes came, `wanted_bytes` at most. What is known to be wrong is refused at once."""
+        """Bytes arrived, `wanted_bytes` at most. Known errors are refused at once."""
         if len(data) > self.wanted_bytes:
             raise ValueError(f"{len(data)} bytes where {self.wanted_bytes} are wanted")
         self._held += data
@@ -201,7 +201,7 @@ class Handshake:
         """The connection is gone."""
         self._refuse(HandshakeReason.LOST)
 
-    # -- what is said -------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------
 
     def _greet(self, looked_for: int, channel: PeerChannel) -> None:
         node_id, directory_id, cluster_id = self.me
@@ -217,7 +217,7 @@ class Handshake:
         said = (name, self._hellos[HandshakeSide.DIALER], self._hellos[HandshakeSide.LISTENER], bytes([reason]))
         return hmac.digest(self._secret, b"".join(said), "sha256")
 
-    # -- what is heard ------------------------------------------------------------------------------
+    # -- receiving ----------------------------------------------------------------------------------
 
     def _agree(self) -> bool:
         """Whether there is a version that both speak; the newest of them is spoken then."""
@@ -259,7 +259,7 @@ class Handshake:
             self._refuse(HandshakeReason(found) if found in _TEXTS else HandshakeReason.STRANGE)
 
     def _fault(self) -> int:
-        """What keeps two nodes with the same secret apart, if anything."""
+        """The reason why two nodes with the same secret must not connect, if any."""
         peer = self.peer
         if peer is None:
             raise RuntimeError("the peer has said nothing yet")

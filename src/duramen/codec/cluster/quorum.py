@@ -92,7 +92,7 @@ class EndEpochFrame(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
 
 class ToldFrame(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """What does not suit is answered with this."""
+    """The response to an unsuitable message."""
 
     sender: ReplicaId
     epoch: Whole
@@ -100,7 +100,7 @@ class ToldFrame(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class FetchFrame(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """Asks for what follows."""
+    """Requests the next part."""
 
     sender: ReplicaId
     epoch: Whole

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 FLEXIBLE: Final = 12
-_REPLICA_STATES: Final = 15  # from here on a replica says who it is in a tagged field (KIP-903)
+_REPLICA_STATES: Final = 15  # from here on a replica sends its id in a tagged field (KIP-903)
 _REPLICA_STATE_TAG: Final = 1
 _CONSUMER: Final = -1
 TOPIC_IDS: Final = 13
@@ -64,7 +64,7 @@ _HEAD = struct.Struct(">ihi")
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition."""
+    """The request for one partition."""
 
     partition: int
     offset: int
@@ -73,7 +73,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """What is wanted of one topic, by name or by id."""
+    """The request for one topic, by name or by id."""
 
     topic: str | UUID
     partitions: list[FetchPartition]
@@ -95,9 +95,9 @@ class FetchRequest(NamedTuple):
 
 
 class ResponseHead(NamedTuple):
-    """What an answer says as a whole; it has no place for the first two before version 7.
+    """The fields of a whole response; versions before 7 lack the first two.
 
-    `endpoints`, of the leaders that it names, have a place from version 16 on.
+    `endpoints`, of the leaders that it names, exist from version 16 on.
     """
 
     error_code: int = 0
@@ -110,10 +110,10 @@ NO_ERROR: Final = ResponseHead()
 
 
 class PartitionAnswer(NamedTuple):
-    """What one partition gives: `size` bytes of records go behind it.
+    """The result for one partition: `size` bytes of records follow it.
 
-    `preferred_replica` is where the consumer is to read, -1: here (KIP-392). `leader`, where another node leads, has a
-    place from version 16 on.
+    `preferred_replica` is the replica that the consumer should read, -1: this one (KIP-392). `leader`, if another node
+    leads, exists from version 16 on.
     """
 
     partition: int
@@ -122,20 +122,20 @@ class PartitionAnswer(NamedTuple):
     stable_offset: int
     start_offset: int
     size: int
-    aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset; None: what is not committed too
+    aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset; None: uncommitted records too
     preferred_replica: int = -1
     leader: LeaderHint | None = None
 
 
 class TopicAnswer(NamedTuple):
-    """What one topic gives."""
+    """The result for one topic."""
 
     topic: str | UUID
     partitions: Sequence[PartitionAnswer]
 
 
 class PartitionRecords(NamedTuple):
-    """What a client gets of one partition; `records` is a view into the response.
+    """A client's result for one partition; `records` is a view into the response.
 
     `aborted` has the producer id and first offset of each aborted transaction among the records.
     """

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 FIXED_HEADER_BYTES: Final = 8
-_CLIENT_ID_BYTES: Final = 255  # what is kept of a client's name: member ids begin with it
+_CLIENT_ID_BYTES: Final = 255  # the kept part of a client's name: member ids begin with it
 
 _REQUEST = struct.Struct(">hhi")
 _SIZED_REQUEST = struct.Struct(">ihhi")
@@ -53,7 +53,7 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 def read_request_header(frame: Buffer) -> RequestHeader:
     """The header of a frame (without its size). Raises RequestInvalid.
 
-    Where the API or version is not known, the client id and what follows are left unread.
+    If the API or version is unknown, the client id and everything after it are not decoded.
     """
     if len(frame) < FIXED_HEADER_BYTES:
         raise RequestInvalid(f"a request of {len(frame)} bytes has no header")

@@ -44,7 +44,7 @@ _PLAIN_START = struct.Struct(">hhiih")  # from the length of the transactional i
 _PLAIN_PARTITION = struct.Struct(">iii")
 
 _ANSWER_START = struct.Struct(">iiBB")  # size, correlation id, no tags, one topic
-_ANSWER_END = struct.Struct(">Bihqqq4siB")  # one partition and what became of it, the throttle time, no tags
+_ANSWER_END = struct.Struct(">Bihqqq4siB")  # one partition and its result, the throttle time, no tags
 _ANSWER_BYTES: Final = _ANSWER_START.size - 4 + _ANSWER_END.size  # without the size itself and the name
 _END_OF_ONE: Final = b"\x01\0\0\0"  # no record errors, no message, no tags of the partition and of the topic
 

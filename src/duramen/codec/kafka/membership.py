@@ -49,7 +49,7 @@ _ASSIGNMENT: Final = Schema(
 
 
 class Subscription(NamedTuple):
-    """What a member wants, and the partitions that it has kept, by topic."""
+    """A member's subscription, and the partitions that it has kept, by topic."""
 
     topics: frozenset[str]
     owned: Mapping[str, Sequence[int]]
@@ -57,7 +57,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """All that a member's subscription says. Raises RequestInvalid."""
+    """The whole subscription of a member. Raises RequestInvalid."""
     body = _body(data)
     message = _SUBSCRIPTION.decode(min(int.from_bytes(data[: len(_VERSION)], "big"), _NEWEST), body)
     owned: dict[str, Sequence[int]] = {one["topic"]: one["partitions"] for one in message["owned_partitions"]}
@@ -65,7 +65,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:
-    """What a member that wants these topics says."""
+    """The subscription of a member to these topics."""
     return _VERSION + _SUBSCRIPTION.encode(0, {"topics": list(topics), "user_data": None})
 
 

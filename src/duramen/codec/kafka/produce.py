@@ -74,9 +74,9 @@ class ProduceRequest(NamedTuple):
 
 
 class PartitionResponse(NamedTuple):
-    """What became of one partition's batch. `record_errors`: places in it, and what is wrong with the records there.
+    """The result for one partition's batch. `record_errors`: places in it, and the errors of the records there.
 
-    `leader`, where another node leads, has a place from version 10 on.
+    `leader`, if another node leads, exists from version 10 on.
     """
 
     partition: int
@@ -90,7 +90,7 @@ class PartitionResponse(NamedTuple):
 
 
 class TopicResponse(NamedTuple):
-    """What became of one topic's batches."""
+    """The results for one topic's batches."""
 
     name: str
     partitions: Sequence[PartitionResponse]

@@ -36,7 +36,7 @@ LARGEST_ELEMENTS: Final = 100_000
 """How many elements all arrays of one message may have together."""
 
 LARGEST_TEXT_BYTES: Final = 0x7FFF
-"""How long a string may be, compact ones too: what is stored of it has 16 bits for its length."""
+"""The longest string in bytes, compact ones too: stored strings have 16 bits for their length."""
 
 LARGEST_TAGS: Final = 16
 """How many tagged fields a structure may have; Kafka's have four at most."""
@@ -59,7 +59,7 @@ class EncodedElements(list[bytes]):
 
 
 class SchemaField(NamedTuple):
-    """A line of a table: what versions `low` to `high` have; `tag` is -1 where it is no tagged field."""
+    """A line of a table: a field of versions `low` to `high`; `tag` is -1 if it is not a tagged field."""
 
     name: str
     kind: str  # a basic type, or "struct"
@@ -145,12 +145,12 @@ class Schema:
     def decode(self, version: int, data: Buffer, position: int = 0) -> Message:
         """The message in `data` from `position` on. Raises RequestInvalid.
 
-        What follows it is left alone, as Apache Kafka does: librdkafka's request for all topics has such bytes.
+        Bytes after it are ignored, as in Apache Kafka: librdkafka's request for all topics has such bytes.
         """
         return self._decode(version, _Input(data, position))
 
     def decode_request(self, version: int, data: Buffer, position: int) -> tuple[Message, int]:
-        """The same for a broker: without what is said `once`, and with how many elements all arrays have together."""
+        """The same for a broker: without `once` fields, and with the number of elements of all arrays together."""
         source = _Input(data, position)
         source.once = True
         return self._decode(version, source), LARGEST_ELEMENTS - source.elements
@@ -282,7 +282,7 @@ def _field_codec(field: SchemaField, version: int, *, flexible: bool) -> _Codec:
     elif field.kind == "uuid":
         element = _UUID_CODEC
     else:
-        # Of an array it is the array that may be null, never what is in it.
+        # For an array, the array may be null, never its elements.
         one = field._replace(nullable=False) if field.is_array else field
         element = _sized_codec(one, flexible=flexible)
     return _array_codec(field, element, flexible=flexible) if field.is_array else element
