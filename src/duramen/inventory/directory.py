@@ -193,7 +193,7 @@ class Directory:
         for _, value in rows.scan(POLICIES_FIRST, POLICIES_END):
             self.apply(_POLICIES.decode(value))
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def tenant(self, account: str, name: str) -> TenantPut:
         """A tenant by its name. Raises TenantNotFound."""

@@ -226,7 +226,7 @@ class ClassicGroups:
         self._groups.pop(group.id, None)
         self._settle(group)
 
-    # -- what every kind has ------------------------------------------------------------------------
+    # -- requests of all kinds of groups ------------------------------------------------------------
 
     def has(self, group_id: str) -> bool:
         """Whether there is a classic group with that id."""

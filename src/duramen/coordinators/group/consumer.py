@@ -373,7 +373,7 @@ class ConsumerGroups:
         """Whether the group has no members. Raises GroupNotFound, CoordinatorLoading."""
         return not self.get(group_id).table.members
 
-    # -- what every kind has ------------------------------------------------------------------------
+    # -- requests of all kinds of groups ------------------------------------------------------------
 
     def listing(self) -> Iterator[GroupListing]:
         """Every group of the consumer protocol, stored ones included."""

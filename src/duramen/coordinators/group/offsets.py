@@ -65,7 +65,7 @@ class GroupOffsets:
         if self.groups is not None:
             self.groups.let_go(index, error)
 
-    # -- who coordinates ----------------------------------------------------------------------------
+    # -- the coordinator ----------------------------------------------------------------------------
 
     def use(self, stream: Stream) -> None:
         """Use this stream as `__consumer_offsets`."""

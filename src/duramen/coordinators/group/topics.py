@@ -165,7 +165,7 @@ class GroupTopics:
         """Whether some of the names and patterns may match topics of the inventory."""
         return self.light is not None and self.light.may_mean(names, patterns)
 
-    # -- what offsets are stored under --------------------------------------------------------------
+    # -- key names of offsets -----------------------------------------------------------------------
 
     def use(self, name: str, stored: str) -> None:
         """Note that a group uses a topic by this name, and stores its offsets under that key name."""

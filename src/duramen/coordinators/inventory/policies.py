@@ -70,7 +70,7 @@ class InventoryPolicies:
         self._node_id = node_id
         self.retention = InventoryRetention(shards)
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def find(self, account: str, path: Sequence[str]) -> PoliciesFound:
         """The policies of the entity at a path. Raises TenantNotFound, NamespaceNotFound, TopicNotFound …"""

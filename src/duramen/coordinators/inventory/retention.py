@@ -44,7 +44,7 @@ class InventoryRetention:
         self._kept: OwnedKept | None = None
         self._loads: dict[int, int] = {}
 
-    # -- what namespaces say ------------------------------------------------------------------------
+    # -- policies of namespaces ---------------------------------------------------------------------
 
     def kept(self) -> OwnedKept | None:
         """The retention of each namespace, as known on this node; None: unknown yet."""
@@ -61,7 +61,7 @@ class InventoryRetention:
         """Look up the present policies of namespaces; `done` gets an error if that fails."""
         self._shards.read(self._shards.directory, done)
 
-    # -- what topics say ----------------------------------------------------------------------------
+    # -- policies of topics -------------------------------------------------------------------------
 
     def tell(self, key: TopicKey, policies: Policies, done: Done) -> None:
         """Store a topic's own retention with its records. `done` gets None or an error."""

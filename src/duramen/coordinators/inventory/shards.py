@@ -224,7 +224,7 @@ class InventoryShards:
         """Whether the deadline has not passed yet."""
         return self._clock.monotonic_ms() < until_ms
 
-    # -- what is there ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def rows(self) -> InventoryRows:
         """The rows of all shards. Raises CoordinatorLoading, NotCoordinator."""

@@ -76,7 +76,7 @@ class SnapshotLeases:
         else:
             self._runtime.when_loaded(LEASES_STREAM, done)
 
-    # -- what is there ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def oldest(self, stream_id: StreamId, partition: int) -> int | None:
         """The oldest position that a lease holds; 0 while that is unknown, None if none is held."""
@@ -128,7 +128,7 @@ class SnapshotLeases:
 
         self.when_known(known)
 
-    # -- what changes -------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------
 
     def open(
         self, stream: Stream, lease_id: str, positions: Mapping[int, int], done: Done,

@@ -78,7 +78,7 @@ class LeaseShard:
         self._stream_of: dict[str, StreamId] = {}
         self._not_before_ms = 0
 
-    # -- what is there ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def get(self, stream_id: StreamId, lease_id: str, now_ms: int) -> Lease:
         """An open lease of a stream. Raises SnapshotLeaseExpired or SnapshotLeaseNotFound."""

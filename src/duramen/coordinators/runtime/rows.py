@@ -98,7 +98,7 @@ class RowStates:
         self.kept: Callable[[], None] = lambda: None
         self.not_opened: Callable[[DuramenError], None] = lambda _: None
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Open the store and find the rows and the checkpoints, unless that is done or in progress.

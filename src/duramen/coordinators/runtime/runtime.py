@@ -351,7 +351,7 @@ class Runtime:
         kit.states.kept = partial(self._each, _Replica.advanced)
         kit.states.is_read = lambda: kit.clock.monotonic_ms() - self._read_ms < _READ_MS
 
-    # -- what is asked of it ------------------------------------------------------------------------
+    # -- commands and queries -----------------------------------------------------------------------
 
     @property
     def states(self) -> RowStates:
@@ -518,7 +518,7 @@ class Runtime:
         if replica is not None:
             replica.committed(base_offset, next_offset, lambda: batch)
 
-    # -- what the broker says -----------------------------------------------------------------------
+    # -- events of the broker -----------------------------------------------------------------------
 
     def _each(self, act: Callable[[_Replica], None]) -> None:
         for replica in list(self._replicas.values()):
@@ -579,7 +579,7 @@ class Runtime:
         if leader_epoch is not None:
             replica.lead(leader_epoch)
 
-    # -- what other nodes ask -----------------------------------------------------------------------
+    # -- requests of other nodes --------------------------------------------------------------------
 
     def _serve(self, request: FetchRows, done: Answered[RowsPage]) -> None:
         def found(page: CheckpointPage | DuramenError) -> None:

@@ -164,7 +164,7 @@ class UnreplicatedShard(ActiveShard):
         self._moves = False
         self._kit.moved()
 
-    # -- what could not be stored -------------------------------------------------------------------
+    # -- after a failed append ----------------------------------------------------------------------
 
     def _refuse_stored(self, one: _UnderWay, error: DuramenError) -> None:
         # A batch that is refused immediately is not in the state.

@@ -36,7 +36,7 @@ class ShareCoordinator:
         self._alone = alone
         self._missed: set[ShareKey] = set()  # states whose streams were missing at the last check
 
-    # -- what other nodes ask -----------------------------------------------------------------------
+    # -- requests of other nodes --------------------------------------------------------------------
 
     def read(self, request: ReadState, done: Answered[Was]) -> None:
         """See `ReadState`."""
@@ -74,7 +74,7 @@ class ShareCoordinator:
     def _submit(self, index: int, command: ShareCommand, done: Callable[[ShardAnswer | DuramenError], None]) -> None:
         self._runtime.submit(SHARE_STATE_STREAM, index, command, done)
 
-    # -- what is kept here --------------------------------------------------------------------------
+    # -- states of this node ------------------------------------------------------------------------
 
     def each(self, done: Callable[[list[Kept]], None]) -> None:
         """Every share partition that this node keeps."""

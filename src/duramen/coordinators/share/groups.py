@@ -142,7 +142,7 @@ class ShareGroups:
             if group.subscribes(stream.name):
                 group.topics_changed(self._topic)
 
-    # -- what all kinds of groups have --------------------------------------------------------------
+    # -- requests of all kinds of groups ------------------------------------------------------------
 
     def has(self, group_id: str) -> bool:
         """Whether there is a share group with that id."""

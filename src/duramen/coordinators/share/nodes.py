@@ -130,7 +130,7 @@ class ShareNodes:
     # -- the node -----------------------------------------------------------------------------------
 
     def started(self, done: Done) -> None:
-        """A standalone node repairs what a crash, or an earlier version, has left, once its states are loaded."""
+        """A standalone node repairs the leftovers of a crash or of an earlier version, once its states are loaded."""
         if not self._alone or not self.stream.ready:
             done(None)
             return

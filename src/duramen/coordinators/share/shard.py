@@ -152,7 +152,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         self._stored.clear()
         return iter(())
 
-    # -- what leaders of partitions ask ------------------------------------------------------------
+    # -- requests of leaders of partitions ---------------------------------------------------------
 
     def _read(self, request: ReadState, rows: StateRows, now_ms: int) -> Decision:
         """The stored state of a share partition, with everything that was acknowledged to older leaders."""
@@ -164,7 +164,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         self._note(key, fence, now_ms)
         if self._alone or request.leader_epoch == ANYBODY or fence.leader_epoch <= state.leader_epoch:
             return Decision((), Was.of(state))
-        # From here on the log has nothing of an older leader, whoever keeps the state.
+        # From here on the log has nothing of an older leader, whichever node keeps the state.
         barrier = ShareUpdate(ANYBODY, (), fence.snapshot_epoch, fence.leader_epoch)
         return Decision([_row(key, barrier)], Was.of(merged(state, [barrier])))
 
@@ -186,7 +186,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
             records = [_row(key, update) for update in updates]
         return Decision(records, StatesChanged())
 
-    # -- what coordinators of groups ask -----------------------------------------------------------
+    # -- requests of coordinators of groups --------------------------------------------------------
 
     def _change(self, request: ChangeStates, rows: StateRows, now_ms: int) -> Decision:
         """Create, reset or delete states."""
@@ -227,7 +227,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
             raise NotCoordinator(f"share group {group} is coordinated in epoch {newest}, not {coordinator_epoch}")
         self.coordinated[group] = coordinator_epoch
 
-    # -- what is known of a state ------------------------------------------------------------------
+    # -- known states ------------------------------------------------------------------------------
 
     def _find(self, key: ShareKey, rows: StateRows) -> Fence:
         fence, asked = self._stored.get(key), self._asked.get(key)

@@ -149,7 +149,7 @@ class Sharing:
                 found.release(owner, parts.count_down)
         parts.count_down()
 
-    # -- what coordinators ask -----------------------------------------------------------------------
+    # -- requests of coordinators --------------------------------------------------------------------
 
     def key(self, group: str, partition: Partition) -> ShareKey:
         """The share partition of a group and a partition."""

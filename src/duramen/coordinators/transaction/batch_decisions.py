@@ -81,7 +81,7 @@ class Decisions:
         self._kept_ms = kept_ms
         self._turns = KeyedQueue(soon)
 
-    # -- what attempts may do -----------------------------------------------------------------------
+    # -- attempts -----------------------------------------------------------------------------------
 
     def check_open(self, id_: str) -> None:
         """Raise unless an id may start or continue to write: unreserved ids always may, attempts while open."""
@@ -119,7 +119,7 @@ class Decisions:
 
         self._turn(attempt.query, act, ended)
 
-    # -- what drivers and their tasks ask -----------------------------------------------------------
+    # -- requests of drivers and their tasks --------------------------------------------------------
 
     def begin(self, query: str, run: str, batch: int, done: BegunDone) -> None:
         """A run starts a batch. Once it is the newest run of its query, attempts of older runs are aborted."""
@@ -252,7 +252,7 @@ class Decisions:
         """End an attempt in its turn."""
         self._transactions.change(id_, decide, lambda _, error: done(error))
 
-    # -- what was decided is done -------------------------------------------------------------------
+    # -- decisions are executed ---------------------------------------------------------------------
 
     def sweep(self) -> None:
         """End attempts that are decided or have timed out, and forget ended ones."""

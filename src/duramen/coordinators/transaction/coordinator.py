@@ -171,7 +171,7 @@ class Transactions:
         if not id_:
             raise RequestInvalid("a transactional id is not empty")
 
-    # -- who writes ---------------------------------------------------------------------------------
+    # -- producers ----------------------------------------------------------------------------------
 
     def initialise(self, id_: str, timeout_ms: int, expected: ProducerIdentity | None, done: IdentityDone) -> None:
         """A producer starts, or continues after an error with its identity; the previous producer is fenced."""
@@ -223,7 +223,7 @@ class Transactions:
         self._known.check(one)
         return one
 
-    # -- what is written ----------------------------------------------------------------------------
+    # -- transactions -------------------------------------------------------------------------------
 
     def add_partitions(
         self, id_: str, identity: ProducerIdentity, partitions: Collection[PartitionName], done: Done

@@ -50,7 +50,7 @@ Decide = Callable[[TransactionalId | None], TransactionalId | None]
 
 
 class Change(NamedTuple):
-    """Change an id as `decide` says."""
+    """Change an id with the result of `decide`."""
 
     id: str
     decide: Decide

@@ -63,7 +63,7 @@ class Clients:
             return self.chance.choice((4, 40, 300, 900))
         return self.chance.randint(2000, 12_000)
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------
 
     def partition(self, history: LogHistory) -> Partition | None:
         """The partition that the history is of, where the node still has it."""

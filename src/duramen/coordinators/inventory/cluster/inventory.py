@@ -62,7 +62,7 @@ class ClusterInventory(Inventory):
         shards.when_made(self.start)
         serve_inventory(shards.caller.server, shards, self._run, policies.follow)
 
-    # -- what is looked after -----------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the periodic work of the directory's leader."""

@@ -70,7 +70,7 @@ class RoutedShards(InventoryShards):
 
         self._streams.listeners.append(changed)
 
-    # -- who leads ----------------------------------------------------------------------------------
+    # -- leaders ------------------------------------------------------------------------------------
 
     def leader(self, shard: int) -> KnownLeader:
         """The known leader of a shard."""

@@ -85,7 +85,7 @@ class ClusterTransactions:
     def _ends(self, partition: Partition, producer_id: int) -> None:
         self.joining.ended(partition, producer_id)
 
-    # -- what other nodes ask -----------------------------------------------------------------------
+    # -- requests of other nodes --------------------------------------------------------------------
 
     def _join(self, request: Join, done: Done[Joined]) -> None:
         identity = ProducerIdentity(request.producer_id, request.epoch)

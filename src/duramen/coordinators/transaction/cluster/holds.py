@@ -126,7 +126,7 @@ class CommitHolds:
             for one in self._known.open()
         )
 
-    # -- what other nodes ask -----------------------------------------------------------------------
+    # -- requests of other nodes --------------------------------------------------------------------
 
     def _hold(self, request: HoldCommits, done: Done[CommitsHeld]) -> None:
         if len(self._holds) >= _MOST or len(self._waiters) >= _MOST:

@@ -180,7 +180,7 @@ class _Taking:
         wait_ms, self._wait_ms = self._wait_ms, min(2 * self._wait_ms, _MOST_MS)
         self._again = self._deadlines.at(min(now_ms + wait_ms, self._until_ms), self.begin)
 
-    # -- what all replicas say ----------------------------------------------------------------------
+    # -- responses of replicas ----------------------------------------------------------------------
 
     def _find(self, wanted: Mapping[PartitionId, int], then: Callable[[Mapping[PartitionId, _Led]], None]) -> None:
         """Ask all nodes that have a replica, and continue with the leaders' responses."""
