@@ -1,4 +1,4 @@
-"""Awaits, in an event loop, what the broker completes with a callback."""
+"""Awaits, in an event loop, the callbacks of the broker."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ E = TypeVar("E", bound=Exception)
 
 
 async def outcome(begin: Callable[[Callable[[E | None], None]], None]) -> E | None:
-    """What `begin` calls its callback with: None, or an error."""
+    """The argument of the callback of `begin`: None, or an error."""
     future: asyncio.Future[E | None] = asyncio.get_running_loop().create_future()
 
     def done(error: E | None) -> None:

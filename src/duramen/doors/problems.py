@@ -20,7 +20,7 @@ class Stored(msgspec.Struct):
 
 
 class Rewritten(msgspec.Struct):
-    """The position from which on entries of a queue were replaced, and by whom and why, if the request said so."""
+    """The position from which entries of a queue were replaced, by whom and why, if the request had that."""
 
     start: str
     by: str
@@ -30,9 +30,9 @@ class Rewritten(msgspec.Struct):
 class Problem(msgspec.Struct):
     """An error (RFC 9457). `type` is the stable id of the error, `instance` the path of the request.
 
-    `remedy` says what to do, where there is something to do.
-    Where records were to be stored, `stored` are those that were, `unknown` the numbers of those that may be, and all
-    others were not. `rewritten` comes with `history-rewritten`.
+    `remedy` is the action to take, if there is one. For a request to store records, `stored` are the stored ones,
+    `unknown` the numbers of those that may be stored, and all others were not. `rewritten` comes with
+    `history-rewritten`.
     """
 
     type: str
@@ -128,9 +128,9 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
 
 
 class PartlyStored(Exception):
-    """Some records of a request were stored, or may be, and `error` kept others from it.
+    """Some records of a request were stored, or may be, and `error` prevented the others.
 
-    `unknown` are the numbers of those of which nobody knows; what is in neither was not stored.
+    `unknown` are the numbers of records with an unknown outcome; records in neither were not stored.
     """
 
     def __init__(self, error: DuramenError, stored: list[Stored], unknown: list[int]) -> None:
@@ -141,7 +141,7 @@ class PartlyStored(Exception):
 
 
 def status_of(error: type[DuramenError]) -> int:
-    """The status of an answer that says this error."""
+    """The status of the response to this error."""
     return STATUS.get(error, 400)
 
 

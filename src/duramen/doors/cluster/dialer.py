@@ -22,7 +22,7 @@ class Dialer:
         later: Later,
         timing: LinkTiming,
     ) -> None:
-        """`make` makes the protocol object of each connection; `failed` is told why there was none."""
+        """`make` makes the protocol object of each connection; `failed` gets the reason if there was none."""
         self._address = (host, port)
         self._make = make
         self._failed = failed
@@ -34,7 +34,7 @@ class Dialer:
 
     @property
     def link(self) -> PeerLink | None:
-        """The connection, where there is one on which something can be said."""
+        """The connection, if one is open for sending."""
         return self._link if self._link is not None and self._link.open else None
 
     def stop(self) -> None:

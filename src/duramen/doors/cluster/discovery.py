@@ -39,7 +39,7 @@ _TURN_MS: Final = 200
 
 
 class Gathering:
-    """Runs until it is stopped; also once the node is of a cluster, for others still have to hear of it."""
+    """Runs until it is stopped; also once the node belongs to a cluster, because other nodes still ask."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Gathering:
         belongs: Callable[[UUID, Voters], None],
         later: Later,
     ) -> None:
-        """`persist` writes and syncs, and says when that is done; `belongs` is told the cluster, once."""
+        """`persist` writes and syncs, then calls back; `belongs` is called with the cluster, once."""
         self._door = door
         self._seeds = {host_port(*seed): seed for seed in seeds}
         self._forming = Forming(me, kept, self._seeds)
@@ -63,7 +63,7 @@ class Gathering:
         self._effects: deque[Effect] = deque()
         self._writing = False
         self._obstacle = ""
-        self._seen = ""  # what was in the way at the last turn
+        self._seen = ""  # the obstacles at the last turn
         self._timer: Timer | None = None
 
     @property
@@ -85,7 +85,7 @@ class Gathering:
         if self._timer is not None:
             self._timer.cancel()
 
-    # -- what the door says -------------------------------------------------------------------------
+    # -- events of the door -------------------------------------------------------------------------
 
     def opened(self, link: PeerLink) -> None:
         """There is a connection."""
@@ -107,7 +107,7 @@ class Gathering:
             self._do()
 
     def request(self, link: PeerLink, number: int, body: Buffer) -> None:
-        """Somebody asks. Raises RequestInvalid where that cannot be read."""
+        """A node asks. Raises RequestInvalid if its message cannot be decoded."""
         self._forming.asked(from_bytes(body, link.peer.identity[:2]), (link, number))
         self._do()
 
@@ -121,10 +121,10 @@ class Gathering:
         self._forming.answered(link.where, message)
         self._do()
 
-    # -- what is to be done -------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------------
 
     def _do(self) -> None:
-        """Do what is to be done, up to what has to be on disk first."""
+        """Execute effects, up to the first that has to be on disk."""
         self._effects += self._forming.take()
         while self._effects and not self._writing:
             match self._effects.popleft():
@@ -154,12 +154,12 @@ class Gathering:
             link.request(Subject.FORMING, partial(self._answered, link), body)
 
     def _turn(self) -> None:
-        """Ask again, and say what is in the way."""
+        """Ask again, and report the obstacles."""
         if self._forming.cluster_id is not None:
             return
         self._forming.tick()
         self._do()
-        # What is in the way for a moment only, as at every beginning, is not said.
+        # A transient obstacle, as at every beginning, is not reported.
         if self.obstacle == self._seen and self.obstacle != self._obstacle:
             self._obstacle = self.obstacle
             _log.warning("this node belongs to no cluster yet: %s", self.obstacle)

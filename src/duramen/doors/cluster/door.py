@@ -38,16 +38,16 @@ _CAME_TO_A_CLUSTER: Final = "this node has joined a cluster"
 
 
 class DoorOwner(Protocol):
-    """Who is told what happens between nodes."""
+    """Receives the events between nodes."""
 
     def opened(self, link: PeerLink) -> None:
-        """A node is connected for a purpose: `link.peer` says which and what for."""
+        """A node is connected for a purpose: `link.peer` has both."""
 
     def closed(self, link: PeerLink, why: str) -> None:
         """That connection is gone. It is the first sign that a node is."""
 
     def found_itself(self, where: str) -> None:
-        """Who listens at that address is this node."""
+        """The node that listens at that address is this one."""
 
     def message(self, link: PeerLink, subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
@@ -174,7 +174,7 @@ class ClusterDoor:
         """A request came."""
         self._owner.request(link, subject, number, body)
 
-    # -- what is said about it ----------------------------------------------------------------------
+    # -- descriptions -------------------------------------------------------------------------------
 
     def _unreached(self, where: str, why: str) -> None:
         self._say(where, why, f"there is no connection to the node at {where}: {why}")
@@ -189,5 +189,5 @@ class ClusterDoor:
 
 
 def _who(link: PeerLink) -> str:
-    """Who was dialed, or the host from which somebody did."""
+    """The dialed node, or the host of an incoming connection."""
     return link.where if link.dialed else f"from {link.where.rpartition(':')[0]}"

@@ -23,7 +23,7 @@ def to_bytes(message: Message) -> bytes:
 
 
 def from_bytes(body: Buffer, sender: tuple[int, UUID]) -> Message:
-    """The message in these bytes. Raises RequestInvalid, also where it is not said by `sender` of itself."""
+    """The message in these bytes. Raises RequestInvalid, also if it is not about its `sender`."""
     message = wire.decode(body)
     said_by = message.sender if isinstance(message, wire.HelloFrame) else message.attempt[:2]
     if said_by != sender:

@@ -30,17 +30,17 @@ __all__ = ["LinkOwner", "PeerLink"]
 _MESSAGE_BYTES: Final = 128  # more than any message of the handshake has
 _WRITE_HIGH_BYTES: Final = 256 * 1024
 _TURN_BYTES: Final = 16 * 1024
-"""What is taken of one peer before others get their turn: of the smallest messages some hundreds."""
+"""The bytes of one peer that are handled before others get their turn: some hundreds of the smallest messages."""
 
 
 class LinkOwner(Protocol):
-    """Who is told what happens. Nothing but `closed` comes where the secret was not proven, and nothing after it."""
+    """Receives events. Before the secret is proven only `closed` comes, and nothing after it."""
 
     def opened(self, link: "PeerLink") -> None:
         """Both have proven the secret."""
 
     def closed(self, link: "PeerLink", why: str) -> None:
-        """The connection is gone; all that was asked and not answered has been told so."""
+        """The connection is closed; all pending requests have failed before."""
 
     def message(self, link: "PeerLink", subject: Subject, body: Buffer) -> None:
         """A message came. Raises RequestInvalid where it cannot be read: the connection ends."""
@@ -76,9 +76,9 @@ class PeerLink(asyncio.BufferedProtocol):
         self._heard = True
         self._said = True
         self._silent_turns = 0
-        self._blocked_turns: int | None = None  # None: the peer takes what is written
+        self._blocked_turns: int | None = None  # None: the peer reads what is written
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def dialed(self) -> bool:
@@ -87,7 +87,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
     @property
     def me(self) -> HandshakeIdentity:
-        """What this node says of itself here."""
+        """This node's identity here."""
         return self._handshake.me
 
     @property
@@ -97,7 +97,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
     @property
     def open(self) -> bool:
-        """Whether something can be said."""
+        """Whether messages can be sent."""
         return self._reader is not None and self._transport is not None and not self._why
 
     @property
@@ -112,14 +112,14 @@ class PeerLink(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> Peer:
-        """Who is there, once it is proven. Raises RuntimeError before."""
+        """The peer's identity, once it is proven. Raises RuntimeError before."""
         if self._handshake.peer is None or not self.proven:
             raise RuntimeError("the peer has not proven the secret")
         return self._handshake.peer
 
     @property
     def channel(self) -> PeerChannel:
-        """What it is for."""
+        """The purpose of the connection."""
         return self.peer.channel
 
     # -- saying -------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def close(self, why: str) -> None:
-        """End the connection once what was written has gone; now where the peer does not take it."""
+        """End the connection once everything written is sent; at once if the peer does not read."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.close()
@@ -202,7 +202,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self.abort(str(error))
 
     def eof_received(self) -> bool:
-        """Asyncio: the peer says no more. What would be answered goes nowhere: close."""
+        """Asyncio: the peer has closed its side. No response would reach it: close."""
         return False
 
     def pause_writing(self) -> None:
@@ -256,7 +256,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._later(0, self._take_more)
 
     def _take_more(self) -> None:
-        """The next turn of what has come."""
+        """The next turn of received bytes."""
         if self._transport is None or self._why:
             return
         self._heard = True  # nothing was read meanwhile
@@ -306,7 +306,7 @@ class PeerLink(asyncio.BufferedProtocol):
         self._set_timer(self._timing.alive_ms, self._turn)
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """The one thing that is to be done later, in the place of what was."""
+        """The one scheduled action, which replaces the one before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._later(delay_ms, action)

@@ -19,7 +19,7 @@ _FETCHING: Final = (messages.Fetch, messages.FetchAnswer, FetchChunk, SnapshotBy
 
 
 def channel_of(message: Wire) -> PeerChannel:
-    """What votes and epochs wait for is never behind batches of the log."""
+    """Votes and epochs never wait behind batches of the log."""
     return PeerChannel.METADATA if isinstance(message, _FETCHING) else PeerChannel.CONTROL
 
 

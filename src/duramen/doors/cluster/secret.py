@@ -20,7 +20,7 @@ _MAKE_ONE: Final = "`duramen cluster secret FILE` makes one, and every node of t
 def read_secret(path: str) -> bytes:
     """The secret. Blocking. Raises SecretUnusable where it is missing, too short, too long, or readable by others."""
     try:
-        # A pipe that nobody writes to would keep whoever opens it.
+        # A pipe without a writer would block the opening process.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise SecretUnusable(f"{path}: there is no such file; {_MAKE_ONE}") from None

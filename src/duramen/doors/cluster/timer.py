@@ -18,19 +18,19 @@ Later = Callable[[int, Callable[[], None]], Timer]
 
 
 class LinkTiming(NamedTuple):
-    """How long what may take."""
+    """The time limits."""
 
     connect_ms: int = 3_000
     handshake_ms: int = 5_000
     """How long a peer has to prove the secret."""
     alive_ms: int = 100
-    """How often a connection is looked after; where nothing was sent meanwhile, that it is there is said."""
+    """The period of a connection's check; if nothing was sent meanwhile, a heartbeat is sent."""
     silent_turns: int = 7
     """After so many of these without a word the peer is taken for gone: longer than a busy machine keeps it waiting."""
     blocked_turns: int = 30
-    """And after so many in which it has read nothing of what waits for it."""
+    """The number of such periods after which a peer that reads nothing of its pending bytes is disconnected."""
     closing_ms: int = 1_500
-    """How long a peer has to take what is still written when a connection ends."""
+    """The time that a peer has to read the remaining bytes when a connection ends."""
     first_retry_ms: int = 50
     longest_retry_ms: int = 2_000
 

@@ -20,14 +20,14 @@ from duramen.service.authorize import Operation
 __all__ = ["ROUTES"]
 
 _EVENTS: Final = "text/event-stream"
-_QUIET_MS: Final = 15_000  # after which those who follow are told how far they are
+_QUIET_MS: Final = 15_000  # after which followers get the present position
 
 
 async def _changes(call: Call, query: ChangesQuery) -> ChangesInfo | Response:
     scope = scope_of(call.broker, query)
     if _EVENTS in call.request.headers.get("accept", ""):
         position = call.request.headers.get("last-event-id") or query.position
-        # It is followed whatever it is called later.
+        # It is followed through renames.
         fixed: FeedScope = await call_back(lambda done: call.broker.inventory.read(scope, done))
         first = await poll(call.broker, call.node.polls, lambda: fixed, position, query.limit, 0)
         return StreamingResponse(_events(call, fixed, query.limit, first), media_type=_EVENTS)

@@ -20,7 +20,7 @@ from duramen.service.forwarding.partition_requests import Managing
 __all__ = ["Work", "coordinated", "serving"]
 
 Work = Callable[[Broker, str, bytes], Awaitable[msgspec.Struct | None]]
-"""Does it on the coordinator, for a group and a wish, and returns what is answered as JSON."""
+"""Execute an operation on the coordinator for a group and a request; returns the response as JSON."""
 
 _MOST_SERVED: Final = 25  # requests of other nodes at a time
 
@@ -70,7 +70,7 @@ def _begin(
 ) -> Callable[[], None]:
     """Execute a request as a task; returns a function that cancels it."""
     cancel = begin(_done(broker, work, wanted), done)
-    # What changes something is done whether or not somebody waits for it.
+    # Changes are executed whether or not the client still waits.
     return cancel if wanted.what == "show" else lambda: None
 
 

@@ -142,7 +142,7 @@ def _member(member: MemberSnapshot, described: GroupDescription) -> MemberInfo:
         try:
             assigned = decode_assignment(member.assignment)
         except RequestInvalid:
-            assigned = {}  # what a member brought as its leader made it up
+            assigned = {}  # the subscription and assignment of a member, in the format of its leader
         partitions = [AssignedPartition(name, index) for name, indexes in assigned.items() for index in indexes]
     host = member.client_host.removeprefix("/")
     return MemberInfo(member.member_id, member.instance_id, member.client_id, host, partitions)
@@ -196,7 +196,7 @@ async def _remove(broker: Broker, group_id: str, _: bytes) -> None:
 
 
 WORKS: Final[Mapping[str, Work]] = {"show": _describe, "move": _reset, "delete": _remove}
-"""What may be wanted of a group, and how its coordinator does it."""
+"""An operation on a group, and its implementation on the coordinator."""
 
 
 _ELSEWHERE: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.NodeBusy, errors.NotLeader)

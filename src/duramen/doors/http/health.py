@@ -19,7 +19,7 @@ _PROBE: Final[AdmissionRules[Call]] = AdmissionRules(
 async def _healthz(call: Call) -> Response:
     broker = call.node.broker
     condition = None if broker is None else broker.store.condition.problem
-    if isinstance(condition, StorageFailed):  # until a restart: whoever watches the node is to restart it
+    if isinstance(condition, StorageFailed):  # until a restart: the supervisor of the node has to restart it
         return PlainTextResponse(f"{condition}\n", 503)
     return PlainTextResponse("ok\n")
 

@@ -86,7 +86,7 @@ def largest_body_bytes(stream: Stream) -> int:
 async def produce(
     broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordWish], within_ms: int
 ) -> RecordPlaces:
-    """Store records; returns their places once all are acknowledged as the stream's durability says.
+    """Store records; returns their offsets once all are acknowledged at the stream's durability.
 
     Stores nothing if one of them is invalid. Raises PartlyStored if some were stored or may have been.
     """
@@ -97,7 +97,7 @@ async def produce(
         raise StreamNotFound(f"stream {stream.name} was deleted meanwhile")
     for batch in built:
         batch.partition.check(batch.content)
-    # What this node leads is appended before anything else can come between that and the checks.
+    # Batches of this node's partitions are appended before anything else can come between that and the checks.
     fates = await _fates(forwarding, built, within_ms)
     places: dict[int, Place] = {}
     unknown: list[int] = []

@@ -51,7 +51,7 @@ async def _delete(call: Call, body: DeletionWish) -> Deletions:
     partitions = list(stream.partitions) if body.partition is None else [stream.partition(body.partition)]
     before = LATEST if body.before is None else body.before
     for partition in partitions:
-        if partition.leads:  # others say so themselves
+        if partition.leads:  # other errors name the partition themselves
             partition.check_deletion(before)  # before the first is changed
     return Deletions([await _delete_in(call.forwarding, partition, before) for partition in partitions])
 

@@ -139,7 +139,7 @@ def _gaps(gaps: GapsOf) -> NatsGaps:
 
 
 def _warnings_for(stream: Stream) -> list[str]:
-    # What somebody who creates this stream should know.
+    # Warnings for the creator of this stream.
     wide = wide_subjects(stream.subjects)
     if not wide or stream.config.text("nats.ack") == "never":
         return []
@@ -217,7 +217,7 @@ async def _change(call: Call, body: StreamChange) -> StreamInfo:
     name = stream.name
     texts = {key: None if value is None else config_text(value) for key, value in body.config.items()}
     wanted = body.partitions if body.partitions != len(stream.partitions) else None
-    # Both are checked before either is done: what is refused changes nothing.
+    # Both are checked before either is done: a refused request changes nothing.
     if wanted is not None:
         broker.check_partitions(name, wanted)
     if texts:

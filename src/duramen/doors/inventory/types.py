@@ -30,7 +30,7 @@ class _Wanted(msgspec.Struct):
 
 
 class ChangesQuery(_Wanted):
-    """What is followed, and from where on."""
+    """The scope to follow, and the position."""
 
     limit: _Limit = 100
     wait_ms: _Wait = 0

@@ -39,14 +39,14 @@ __all__ = ["KafkaDoor"]
 
 _log = logging.getLogger("duramen.kafka")
 
-_RECEIVE_BYTES: Final = 64 * 1024  # what a connection that has to wait for memory may hold beside it
+_RECEIVE_BYTES: Final = 64 * 1024  # the memory of a connection that waits for more memory
 _IDLE_CHECKS: Final = 10
-_SESSIONS_SHARE: Final = 32  # what is kept for fetch sessions may take a thirty-second of memory.limit.bytes
+_SESSIONS_SHARE: Final = 32  # fetch sessions may take a thirty-second of memory.limit.bytes
 _LARGEST_SESSION_ID: Final = (1 << 31) - 1
 _UNANSWERED_BYTES: Final = 4 * 1024 * 1024
-_UNANSWERED_SHARE: Final = 4  # one connection's requests may hold a quarter of what all may
-_ANSWERS_SHARE: Final = 4  # one answer that is put together in memory may hold a quarter of what requests may
-_PIECES_SHARE: Final = 8  # an eighth of what requests may hold is shared by the answers that sockets do not take
+_UNANSWERED_SHARE: Final = 4  # one connection's requests may take a quarter of the memory of all
+_ANSWERS_SHARE: Final = 4  # one response that is assembled in memory may take a quarter of the requests' memory
+_PIECES_SHARE: Final = 8  # an eighth of the requests' memory is shared by responses that sockets do not accept
 _SMALLEST_PIECE: Final = 8 * 1024
 _LARGEST_PIECE: Final = 128 * 1024
 _SHARES_SHARE: Final = 64  # the partitions of share sessions may take a 64th of memory.limit.bytes
@@ -143,7 +143,7 @@ class KafkaDoor:
             connection.close()
 
     def drop_connections(self) -> int:
-        """Break all connections there are, whatever they wait for; returns how many."""
+        """Close all connections, whatever they wait for; returns their number."""
         connections = list(self._connections)
         for connection in connections:
             connection.abort()
@@ -192,7 +192,7 @@ class KafkaDoor:
 
     def handle(self, context: Context, exchange: Exchange) -> None:
         """Answer a request, now or later. Raises RequestInvalid if the connection cannot continue."""
-        self._end_turn()  # what came before it is done before it
+        self._end_turn()  # earlier requests are complete first
         header = exchange.header
         api = APIS.get(header.api_key)
         if api is None:
@@ -216,7 +216,7 @@ class KafkaDoor:
     def _refuse_version(self, exchange: Exchange) -> None:
         header = exchange.header
         if header.api_key == ApiKey.API_VERSIONS:
-            # So that a newer client can fall back: version 0 with the list of what there is (KIP-511).
+            # So that a newer client can fall back: version 0 with the list of supported versions (KIP-511).
             body = RESPONSES[ApiKey.API_VERSIONS].encode(0, metadata.api_versions(ErrorCode.UNSUPPORTED_VERSION))
             exchange.failed(ErrorCode.UNSUPPORTED_VERSION)
             exchange.send(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, body))

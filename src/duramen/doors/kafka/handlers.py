@@ -55,7 +55,7 @@ def _one(field: str) -> Callable[[ApiNeeds], Sequence[str]]:
 
 
 def _timeout_ms(asked: ApiNeeds) -> int:
-    """As long as the request waits; it may be of a version that does not say."""
+    """While the request waits; its version may not have a timeout."""
     timeout_ms: int = asked.request["timeout_ms"] or LONGEST_RESOLUTION_MS
     return min(timeout_ms, LONGEST_RESOLUTION_MS)
 
@@ -184,7 +184,7 @@ HANDLERS: Final[Mapping[ApiKey, ApiHandler]] = {
         transactions.handle_init_producer_id,
         AdmissionRules(
             transactional_id(_WRITE, transactions.initialised_ids),
-            # As in Apache Kafka, whoever may write to some topic may do so idempotently (KIP-679).
+            # As in Apache Kafka, a client that may write to some topic may do so idempotently (KIP-679).
             Need(
                 Access(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), transactions.idempotent_only,
                 Refuses.REQUEST, (_WRITE_TOPICS,),

@@ -19,7 +19,7 @@ def _streams(names: Sequence[str]) -> Sequence[str]:
 PUBLISH: Final[AdmissionRules[Sequence[str]]] = AdmissionRules(
     Need(Access(Operation.WRITE, ResourceType.TOPIC), _streams, Refuses.TOPIC), within_ms=lambda _: _WAIT_MS
 )
-"""A message to a subject, which is written to the streams bound to it: these are what it names."""
+"""A message to a subject: a record for each bound stream, whose names these are."""
 
 QUEUE_ACTIONS: Final[Mapping[str, AdmissionRules[Sequence[str]]]] = {
     name: AdmissionRules(Need(Access(one.needs, ResourceType.TOPIC), _streams, Refuses.TOPIC))

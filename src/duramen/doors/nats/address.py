@@ -27,7 +27,7 @@ class ServerAddress(NamedTuple):
 
 
 def parse_server(text: str) -> ServerAddress:
-    """`nats://[user:password@|token@]host[:port]`. Raises SettingInvalid, without repeating what may be secret."""
+    """`nats://[user:password@|token@]host[:port]`. Raises SettingInvalid, without repeating secrets."""
     shown = "the address" if "@" in text else repr(text)
     try:
         parts = urlsplit(text)

@@ -34,6 +34,6 @@ class Answers:
                 self.add(encode_pub(reply, answer))
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the pending messages."""
         commands, self._commands = self._commands, []
         self._send(b"".join(commands))

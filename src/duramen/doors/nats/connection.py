@@ -44,7 +44,7 @@ class ConnectionOwner(Protocol):
 
 
 class NatsClientConnection(asyncio.Protocol):
-    """The protocol object. `lost` is done when it is over, with what ended it."""
+    """The protocol object. `lost` completes at its end, with the error."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class NatsClientConnection(asyncio.Protocol):
         """Asyncio: the connection is gone."""
         self._transport = None
         if self._barriers and self._heard:
-            self.lagged = True  # what came was from before the server was asked: there was more to read than was read
+            self.lagged = True  # the bytes were sent before the ping: one read did not return all of them
         reason = f"the connection to NATS at {self._address} was lost"
         if not self.lost.done():
             self.lost.set_result(self._error or ServerUnreachable(f"{reason}: {error}" if error else reason))
@@ -203,9 +203,9 @@ class NatsClientConnection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def tick(self) -> bool:
-        """Called regularly; says whether the server has answered everything it was asked, so that it can be asked more.
+        """Called regularly; returns whether the server has responded to all pings, so that the next can be sent.
 
-        Ends the connection where nothing has come for long although something should have.
+        Ends the connection if nothing has arrived for long although something should have.
         """
         if self._pauses:
             self._silent_ticks = 0

@@ -97,7 +97,7 @@ class NatsDoor:
         self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
         self._leading: LedPartitions | None = None  # None: the node is alone
         self._leading_shards: LedPartitions | None = None  # of the topics of the inventory
-        self._namespaces_bound: tuple[bytes, ...] = ()  # what is subscribed to for namespaces
+        self._namespaces_bound: tuple[bytes, ...] = ()  # the subscriptions of namespaces
         self._connection: NatsClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -286,7 +286,7 @@ class NatsDoor:
 
     def server_died(self) -> None:
         """The server that belongs to this node has ended and is started again."""
-        # Its end and that of the connection to it are told in any order.
+        # Its end and that of the connection to it are reported in any order.
         self._server_gone = self._ready.is_set()
         self._broker.gaps.blame(_SERVER_RESTART)
 
@@ -306,7 +306,7 @@ class NatsDoor:
             self._connection.abort(ServerUnreachable(f"NATS at {self._address} says: {text}"))
 
     def _give_up_longest(self, text: str) -> None:
-        """The server does not say which subject is too long for it: it is the longest."""
+        """The server does not report which subject is too long: it is the longest."""
         subject = max(self._wanted.keys() - self._too_long.keys(), key=len, default=None)
         if subject is not None:
             self._too_long[subject] = text
@@ -425,7 +425,7 @@ class NatsDoor:
         return True
 
     def _follow_namespaces(self) -> None:
-        """Be subscribed to what namespaces are bound to, where messages for topics are taken."""
+        """Subscribe to the subjects of namespaces, if messages for topics are accepted."""
         leading = self._leading_shards
         takes = leading is None or any(map(leading.leads, self._namespaces.spaces))
         before, self._namespaces_bound = self._namespaces_bound, self._namespaces.subjects if takes else ()
@@ -527,7 +527,7 @@ class NatsDoor:
 
 
 def _nothing() -> None:
-    """Nobody waits for it."""
+    """No message waits for it."""
 
 
 def _report(message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 __all__ = ["ENTRY_BYTES", "Allowance", "DuplicateTable", "fingerprint"]
 
 ENTRY_BYTES: Final = 28
-"""What an id takes: three numbers of eight bytes, and its share of what blocks and growing arrays take."""
+"""The memory of an id: three numbers of eight bytes, and its share of blocks and growing arrays."""
 
 _BLOCK_ENTRIES: Final = 1024
 _PARTITION_BITS: Final = 17  # a stream has up to 100,000 partitions

@@ -17,7 +17,7 @@ _NOT_DONE: Final = (
     b"Nats-Schedule",
     b"Nats-TTL",
 )
-"""Headers, or how they begin, by which a publisher asks JetStream for what Duramen does not do."""
+"""Headers, or their prefixes, with which a publisher requests features of JetStream that Duramen does not have."""
 
 Headers = list[tuple[bytes, bytes]]
 

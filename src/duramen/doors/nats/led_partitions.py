@@ -39,7 +39,7 @@ class Taker(Protocol):
         """Every stream for which messages may come."""
 
     def find(self, stream: Stream) -> object | None:
-        """What a stream is here; None where no messages come for it."""
+        """A stream on this node; None if it gets no messages."""
 
     def lead(self, partition: Partition, *, ready: bool) -> None:
         """A partition is led; once it is `ready`, messages for it are taken."""
@@ -98,7 +98,7 @@ class LedPartitions:
         """Whether this node leads a partition of the stream."""
         return stream in self._streams
 
-    # -- what the metadata and the replicas say -----------------------------------------------------
+    # -- events of the metadata and the replicas ----------------------------------------------------
 
     def _happened(self, event: Event | None) -> None:
         """None: all of it may be another."""

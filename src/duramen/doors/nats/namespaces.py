@@ -39,7 +39,7 @@ from duramen.service.broker import Broker
 
 __all__ = ["NamespaceCapture"]
 
-_MESSAGE_OVERHEAD_BYTES: Final = 200  # what a message under way takes beside its bytes
+_MESSAGE_OVERHEAD_BYTES: Final = 200  # the memory of a message under way beside its bytes
 _LONGEST_DELAY_MS: Final = 2_000
 """Of an acknowledgement. Clients of JetStream wait for five seconds."""
 
@@ -56,7 +56,7 @@ class _Binding(NamedTuple):
 
 
 class _TopicBatch:
-    """Messages of one chunk for one topic. `topic` is what Kafka calls it."""
+    """Messages of one chunk for one topic. `topic` is its name for Kafka clients."""
 
     __slots__ = ("binding", "builder", "path", "replies", "size", "topic")
 
@@ -92,7 +92,7 @@ class NamespaceCapture:
         self._waiting: dict[str, list[_TopicBatch]] = {}
         """Those of topics that are being looked for, in their order."""
 
-        # Shards that are led, and whether they are ready. None: the node is alone, and takes whatever comes.
+        # Shards that this node leads, and whether they are ready. None: a standalone node, which accepts all messages.
         self._led: dict[Partition, bool] | None = None if broker.membership.first_role is None else {}
         self.subjects: tuple[bytes, ...] = ()
         """All that are bound."""
@@ -150,7 +150,7 @@ class NamespaceCapture:
             self._led.pop(partition, None)
 
     def _answers_for(self, topic: str) -> bool:
-        """Whether this node answers what there is no topic for: of all that hear a message one does."""
+        """Whether this node responds to messages without a topic: one of all receiving nodes does."""
         space = self._broker.streams.find(INVENTORY_QUEUES)
         if self._led is None or space is None:
             return self._led is None
@@ -233,7 +233,7 @@ class NamespaceCapture:
             topic.append(memoryview(sealed), partial(self._taken, batch, until_ms), all_replicas=True)
 
     def _taken(self, batch: _TopicBatch, until_ms: int, base_offset: int, error: DuramenError | None) -> None:
-        """A batch is stored, or is not: its publishers are told, not before a time where it is."""
+        """A batch is stored or has failed: respond to its publishers, not before a given time if it is stored."""
         delay_ms = until_ms - self._broker.monotonic_ms()
         if error is not None or delay_ms <= 0:
             self._stored(batch, base_offset, error)

@@ -16,7 +16,7 @@ __all__ = ["LARGEST_ANSWER_BYTES", "LARGEST_REQUEST_BYTES", "NatsRequests", "wis
 _T = TypeVar("_T")
 
 LARGEST_REQUEST_BYTES: Final = 1024 * 1024
-LARGEST_ANSWER_BYTES: Final = 1024 * 1024 - 1024  # what a server takes by default, less the headers
+LARGEST_ANSWER_BYTES: Final = 1024 * 1024 - 1024  # the server's default limit, less the headers
 _UNDER_WAY_BYTES: Final = 16 * 1024 * 1024
 _MOST_REQUESTS: Final = 1000
 

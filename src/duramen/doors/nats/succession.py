@@ -12,7 +12,7 @@ from duramen.metadata.partitions import PartitionId
 __all__ = ["Succession"]
 
 _UNSURE_MS: Final = 1000
-"""So long before a leader was last heard of, what it had taken was on the disks of its followers."""
+"""The period before the last contact with a leader in which its accepted messages were on disks of followers."""
 
 _UNKNOWN: Final = 0
 
@@ -57,5 +57,5 @@ class Succession:
         self._taken_ms.pop(place, None)
 
     def missing_since_ms(self, place: PartitionId) -> int | None:
-        """From when on messages may be missing; 0: unknown, None: nobody can have expected any yet."""
+        """The time from which messages may be missing; 0: unknown, None: no publisher can have expected any yet."""
         return self._taken_ms.get(place)

@@ -61,7 +61,7 @@ __all__ = ["ROUTES", "addresses_of"]
 T = TypeVar("T")
 
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
-_LOOK_MS: Final = 2_000  # what an operator waits for a leader before this node says what it knows itself
+_LOOK_MS: Final = 2_000  # how long an operator waits for a leader before this node responds with its own knowledge
 _LARGEST_PLAN_BYTES: Final = 4 * MIB
 
 

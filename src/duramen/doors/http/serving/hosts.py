@@ -90,7 +90,7 @@ class Hosts:
         if place in self._allowed or AllowedHost(place.host, None) in self._allowed:
             return True
         if self._reached_by_others:
-            # By which of the machine's addresses, and through which forwarded port, nobody here can know.
+            # Neither the machine's address nor a forwarded port is known here.
             return place.host in _LOCAL or place.host in self._listened or _ip(place.host) is not None
         port = _SCHEMES["http"] if place.port is None else place.port
         return port in self._ports and (place.host in _LOCAL or place.host in self._listened)

@@ -40,7 +40,7 @@ __all__ = [
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 LARGEST_BODY_BYTES: Final = 128 * 1024
-"""What a body may have unless its route says otherwise."""
+"""The largest body unless its route has its own limit."""
 
 
 class RouteNode:

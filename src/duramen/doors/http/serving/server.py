@@ -110,7 +110,7 @@ class _Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn if the input is not HTTP."""
         if self.cycle is not None:
-            # Whoever works on this request can answer no more.
+            # The handler of this request can respond no more.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):

@@ -53,7 +53,7 @@ MEDIA_TYPES: Final = tuple(one.value for one in PageFormat if one is not PageFor
 
 
 async def answer_in(wanted: PageFormat, call: Call, located_query: LocatedQuery) -> Response:
-    """A page in this format. Raises AnswerTypeUnavailable, and what a page of JSON raises."""
+    """A page in this format. Raises AnswerTypeUnavailable, and the errors of a page of JSON."""
     broker, stream, query = call.broker, call.topic, located_query.query
     if wanted is PageFormat.ARROW:
         await run_job(broker.store, _require_arrow)

@@ -1,4 +1,4 @@
-"""Snapshots of any partition: this node answers what its views have, and asks the leaders of other partitions."""
+"""Snapshots of any partition: this node responds from its views, and asks the leaders of other partitions."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ _MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one
 class FindWish(msgspec.Struct, frozen=True):
     """The snapshot at `at` whose previous record has that epoch, or the newest.
 
-    Waits first for a record newer than `newer_than`, then until the view has applied what is committed.
+    Waits first for a record newer than `newer_than`, then until the view has applied all committed records.
     """
 
     at: int = -1
@@ -60,7 +60,7 @@ class _ReadWish(msgspec.Struct, frozen=True):
 _ReadAnswer = tuple[bytes, int, int, int, bytes]
 
 
-# -- what is asked of any node --------------------------------------------------------------------------
+# -- requests to any node -------------------------------------------------------------------------------
 
 
 async def find(call: Call, partition: Partition, wish: FindWish) -> SnapshotPartition:
@@ -92,7 +92,7 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
 
 
 def is_plain(stream: Stream) -> bool:
-    """Whether this node alone knows what is committed: it leads the only partition, and there are no transactions."""
+    """Whether this node alone knows the committed offset: it leads the only partition, without transactions."""
     first, *others = stream.partitions
     return not others and first.leads and not has_transactions(first)
 
@@ -154,7 +154,7 @@ async def _ask(
         cancel()
 
 
-# -- what is done here ----------------------------------------------------------------------------------
+# -- on this node ---------------------------------------------------------------------------------------
 
 
 def serving_snapshots(broker: Broker) -> Handler[AskSnapshot, Managed]:

@@ -36,7 +36,7 @@ _WINDOW: Final = 1 << 23  # offsets whose bits are worked out at once: 1 MiB of 
 _VIEW_MS: Final = 5000
 _READ_BYTES: Final = 1 << 20
 _MOST_READ_BYTES: Final = 2 << 20
-_MOST_READS: Final = 32  # of a page: then what was found is answered
+_MOST_READS: Final = 32  # of a page: then it ends with the records found so far
 
 _T = TypeVar("_T")
 
@@ -132,7 +132,7 @@ async def _shown_of(
 def _extracted(loops: Kernel, data: bytes, offset: int, window: ShownWindow, max_bytes: int) -> tuple[bytes, int]:
     base, bits = window.visible
     found = loops.extract(data, 0, offset, window.end, memoryview(bits).toreadonly(), base, max_bytes)
-    # What is shown may not be there: a tombstone that compaction has dropped.
+    # A visible record may be missing: a tombstone that compaction has dropped.
     return found.batches, max(found.next_offset, offset + 1 if found.position == len(data) else offset)
 
 
@@ -180,7 +180,7 @@ class _ReadAhead:
         return data
 
     def end(self) -> None:
-        """Discard what was read ahead."""
+        """Discard the prefetched pages."""
         if self._reading is not None:
             self._reading.cancel()
             self._reading.add_done_callback(_look)
@@ -189,7 +189,7 @@ class _ReadAhead:
 
 def _look(reading: "asyncio.Task[tuple[bytes, int]]") -> None:
     if not reading.cancelled():
-        reading.exception()  # nobody else asks
+        reading.exception()  # no other request waits
 
 
 async def _read_data(store: Store, log: Log, offset: int, size: int) -> tuple[bytes, int]:

@@ -15,7 +15,7 @@ from duramen.service.broker import Broker
 
 __all__ = ["RecordsOfPage", "record_page", "records_of"]
 
-_MOST_READS = 16  # of a page: then what was found is answered
+_MOST_READS = 16  # of a page: then it ends with the records found so far
 
 
 class RecordsOfPage(NamedTuple):

@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 _PLACE: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,19})(?:@([0-9]{1,9}))?")
-_SHOWN: Final = 40  # characters of what is wrong that an error repeats
+_SHOWN: Final = 40  # the length to which errors repeat invalid input
 
 SNAPSHOT_ERRORS: Final = (
     errors.StreamNotFound, errors.StreamNotKeyed, errors.SnapshotTooOld, errors.SnapshotNotReached, errors.SnapshotCut,
     errors.NodeStopping, errors.NotLeader,
 )  # fmt: skip
-"""What all that is asked about snapshots may be refused with."""
+"""The errors of all requests about snapshots."""
 
 
 def check_keyed(stream: Stream) -> None:

@@ -1,1 +1,1 @@
-"""What the HTTP API takes and returns, as types."""
+"""Requests and responses of the HTTP API, as types."""

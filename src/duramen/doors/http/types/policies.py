@@ -23,7 +23,7 @@ class PolicyQuery(msgspec.Struct):
 
 
 class SetPoliciesQuery(msgspec.Struct):
-    """Whose policies are meant, and what is waited for."""
+    """The owner of the policies, and the position to wait for."""
 
     account: _Account = ""
     position: _Position = ""

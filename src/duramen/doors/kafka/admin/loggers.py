@@ -15,7 +15,7 @@ __all__ = ["BrokerLoggers"]
 _DYNAMIC_LOGGER: Final = 6
 _UNKNOWN_TYPE: Final = 0
 _ROOT: Final = "root"
-# Kafka's names of levels; the last of those that are one here is what such a level is called.
+# Kafka's names of levels; of several names for one level here the last is shown.
 _LEVELS: Final[Mapping[str, int]] = {
     "TRACE": logging.DEBUG,
     "DEBUG": logging.DEBUG,
@@ -28,7 +28,7 @@ _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 
 
 class BrokerLoggers(Resource):
-    """The loggers that have said something, by name, and `root`, from which the others have their level."""
+    """The loggers that have logged something, by name, and `root`, from which the others inherit their level."""
 
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Raises RequestInvalid for another node."""

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
-"""What Kafka calls the metadata log."""
+"""Kafka's name of the metadata log."""
 
 _NULL_ID: Final = UUID(int=0)
 

@@ -121,7 +121,7 @@ class TopicConfigs(Resource):
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
         if not wish.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
-        # In Apache Kafka's order: what cannot be a config of any topic is refused before the name of the topic.
+        # In Apache Kafka's order: a name that is no config of any topic is refused before the topic's name.
         found = topics.find(wish.name)
         values = {change.name: _value(found, change) for change in meant(wish.changes, STREAM)}
         check_name(wish.name)

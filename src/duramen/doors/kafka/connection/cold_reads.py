@@ -41,7 +41,7 @@ class ColdReads:
         self._clock = clock
         self._deadlines = deadlines
         self._share = max(_LEAST_SHARE, share)
-        self._usual_s = 0.0  # what a read takes, sending included
+        self._usual_s = 0.0  # the memory of a read, sending included
         self._next_s = 0.0  # when the turn of the next one comes
         self._wal_end = store.wal_end
         self._written_s = -_WRITING_S

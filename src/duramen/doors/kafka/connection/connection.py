@@ -29,7 +29,7 @@ __all__ = ["Door", "KafkaConnection", "TakeHot"]
 _log = logging.getLogger("duramen.kafka")
 
 _DIRECT_BYTES: Final = 32 * 1024  # a frame with more to come than this is received where it will stay
-_UNKNOWN_FRAME_BYTES: Final = 64 * 1024  # also what a frame gets before more of it has come
+_UNKNOWN_FRAME_BYTES: Final = 64 * 1024  # also the first buffer of a frame, before more of it has come
 _GROWING_FAST_BYTES: Final = 1024 * 1024  # until then a buffer grows fourfold, from then on it doubles
 _CONTROL_FRAME_BYTES: Final = 8 * 1024 * 1024
 _UNANSWERED_REQUESTS: Final = 10_000
@@ -60,7 +60,7 @@ class Door(Records, Protocol):
     unanswered_bytes: int
     slow_readers: int
     take_hot: TakeHot
-    fed: Callable[[], None]  # what came through a connection has been handled
+    fed: Callable[[], None]  # a request of a connection has been handled
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Have something done after a while."""
@@ -88,7 +88,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one connection."""
 
     def __init__(self, door: Door, context: Context) -> None:
-        """`context` says how the node presents itself to clients that come this way."""
+        """`context` has the addresses that clients of this listener get."""
         self._door = door
         self._context = context
         self._transport: asyncio.Transport | None = None
@@ -103,7 +103,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._size = 0
         self._direct = False
-        self._rest: bytes = b""  # what came and is not looked at while reading pauses
+        self._rest: bytes = b""  # received bytes that wait while reading pauses
         self._feeding = False
         self._handled_s = 0.0  # when the newest request was whole
         self._growing_to = 0
@@ -417,7 +417,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._feed_rest()
         if not self._pauses and not self._reading and self._transport is not None:
             self._reading = True
-            self._progress_s = self._door.clock.seconds()  # what did not come until now was not read
+            self._progress_s = self._door.clock.seconds()  # bytes that arrive later were not read
             self._transport.resume_reading()
 
     def _throttle(self, delay_ms: int) -> None:
@@ -505,5 +505,5 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if produced:
             self._produced_s = self._door.clock.seconds()
         self._unanswered_bytes -= size
-        # Last: whoever gets this memory may go on at once, this connection too.
+        # Last: a waiting connection, this one too, may continue at once with this memory.
         self._door.memory.release(size)

@@ -44,7 +44,7 @@ _ENTRIES: Final[Mapping[ApiKey, Mapping[str, tuple[str, str]]]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ("transaction_states", "transactional_id")},
 }  # fmt: skip
 _TOPICS: Final = {"topics": ("topics", ""), "partitions": ("partitions", "")}
-# What a broker writes where it has nothing to say; fields that an answer does not have are left out of it.
+# The values of a broker without data; a response omits fields that it does not have.
 _NOTHING: Final[Message] = {
     "committed_offset": -1,
     "committed_leader_epoch": -1,

@@ -20,7 +20,7 @@ __all__ = ["Holder", "RequestMemory"]
 _STALLED_MS: Final = 1000
 _SERVED_MS: Final = 3000
 _TURNS: Final = 8
-_TIE_SHARE: Final = 2  # of what those in line may hold, the most that is taken from them at a time
+_TIE_SHARE: Final = 2  # of the memory of waiting connections, the most that is taken at a time
 _SMALL_BYTES: Final = 16 * 1024
 _SMALL_SHARE: Final = 8  # small requests may hold an eighth more
 

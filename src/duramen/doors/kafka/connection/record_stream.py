@@ -63,7 +63,7 @@ class Streaming:
         sent = 0
         while self.answer is not None and takes_more():
             if sent >= _TURN_BYTES:
-                # Whoever reads as fast as it is sent does not keep the others waiting for all of its answer.
+                # A client that reads as fast as its response is sent must not delay the others for all of it.
                 self.waits = True
                 self._records.broker.store.soon(partial(self._over, transport, go_on, None))
                 return False

@@ -68,7 +68,7 @@ def handle_describe_groups(context: Context, exchange: Exchange) -> None:
 
 def _described(described: GroupDescription) -> Message:
     snapshot = described.snapshot
-    # As in Apache Kafka: until a rebalance is complete, nobody's choice is the group's.
+    # As in Apache Kafka: until a rebalance is complete, the group has no chosen protocol.
     settled = described.state is GroupState.STABLE
     return {
         "group_id": described.group_id,

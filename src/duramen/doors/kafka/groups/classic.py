@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _SEVERAL_LEAVE: Final = 3  # since this version LeaveGroup names members, each of which is answered
-_NAMES_PROTOCOL: Final = 5  # since this version SyncGroup says which protocol it means
+_NAMES_PROTOCOL: Final = 5  # since this version SyncGroup names its protocol
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _SHARE_KEY: Final = 2
@@ -41,7 +41,7 @@ _STORED: Final[Mapping[int, tuple[str, Callable[[str, int], int]]]] = {
     _TRANSACTION_KEY: (TRANSACTIONS_STREAM, transaction_partition),
     _SHARE_KEY: (SHARE_STATE_STREAM, partition_for),
 }
-"""Where what is coordinated is stored: the stream, and the partition for a key."""
+"""The storage of a kind of coordinator: the stream, and the partition for a key."""
 
 
 _ACCESS: Final[Mapping[int, Access]] = {
@@ -49,7 +49,7 @@ _ACCESS: Final[Mapping[int, Access]] = {
     _TRANSACTION_KEY: Access(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
     _SHARE_KEY: Access(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
 }
-"""What has to be allowed to be told."""
+"""The operation that the client must be allowed."""
 
 
 def _keys(exchange: Exchange) -> Sequence[str]:
@@ -95,7 +95,7 @@ def handle_find_coordinator(context: Context, exchange: Exchange) -> None:
         return {"error_code": code, "error_message": str(error), "node_id": -1, "host": "", "port": -1}
 
     if request["key_type"] in _ACCESS and all(refusal(key) is not None for key in keys):
-        reply(None)  # nothing is created for whoever is told nothing
+        reply(None)  # nothing is created for a client that gets no response about it
     elif request["key_type"] == _TRANSACTION_KEY:
         broker.internal_streams.ensure_transactions(reply)
     elif request["key_type"] == _GROUP_KEY:

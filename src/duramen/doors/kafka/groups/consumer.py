@@ -118,7 +118,7 @@ def by_topic(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None:
-    """Groups of the consumer protocol with their members, what these have and are to have."""
+    """Groups of the consumer protocol with their members, assignments and targets."""
     groups = context.broker.groups
     answers: list[Message] = []
     room = context.answer_room()

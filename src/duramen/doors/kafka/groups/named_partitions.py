@@ -29,15 +29,15 @@ def used_before(asked: ApiNeeds) -> Iterator[LastingId]:
 
 
 def stored_as(topics: ResolvedTopics, name: str) -> str:
-    """What offsets of a topic are stored under."""
+    """The key name of a topic's offsets."""
     light = topics.light(name)
     if light is not None:
         return light.stored_as
-    return "" if name.startswith(LASTING) else name  # what is stored under that belongs to a topic with another name
+    return "" if name.startswith(LASTING) else name  # offsets under that name belong to a topic with another name
 
 
 def unresolved(error: DuramenError) -> DuramenError:
-    """What is said of a name: where it was not resolved in time the client is to ask again."""
+    """The response for a name: if it was not resolved in time the client retries."""
     if isinstance(error, NameNotResolved):
         return CoordinatorLoading(str(error))
     return error

@@ -163,9 +163,9 @@ def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> 
 
 
 def _shown(topics: ResolvedTopics, stored: str) -> str | None:
-    """The name of the topic whose offsets are stored under this; None where it has none.
+    """The name of the topic with this key name; None if it has none.
 
-    Raises CoordinatorLoading where that cannot be told now.
+    Raises CoordinatorLoading if that is unknown now.
     """
     id_ = LastingId.of_stored(stored)
     if id_ is None:

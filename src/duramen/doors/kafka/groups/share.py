@@ -104,7 +104,7 @@ def _by_topic_id(places: frozenset[Place]) -> list[Message]:
 
 
 def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
-    """Groups with their members and what each of them reads."""
+    """Groups with their members and the assignments of each."""
     groups: list[Message] = []
     room = context.answer_room()
     for group_id in exchange.message()["group_ids"]:
@@ -122,7 +122,7 @@ def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
 
 def _described(context: Context, group: ShareGroup) -> Message:
     def named(places: frozenset[Place]) -> list[Message]:
-        """Without topics that are gone, which members hear of with their next heartbeat."""
+        """Without deleted topics: members learn of the deletion with their next heartbeat."""
         name_of = context.broker.groups.consumer.topics.name_of
         found = [(topic, name_of(topic["topic_id"])) for topic in _by_topic_id(places)]
         return [topic | {"topic_name": name} for topic, name in found if name is not None]
@@ -157,7 +157,7 @@ def offset_topics(asked: ApiNeeds) -> Iterator[str]:
         if wanted["topics"] is not None:
             yield from (topic["topic_name"] for topic in wanted["topics"])
             continue
-        with suppress(DuramenError):  # the handler says so
+        with suppress(DuramenError):  # the handler raises that error
             asked.context.broker.groups.check(wanted["group_id"])
             yield from asked.context.broker.share_groups.offsets(wanted["group_id"])
 

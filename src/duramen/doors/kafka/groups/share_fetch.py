@@ -251,7 +251,7 @@ class _ShareFetch:
     def _reply(self) -> None:
         exchange = self._exchange
         size = sum(len(found.taken.records) for found in self._fetched.values() if found.taken is not None)
-        # What was acquired goes out all the same: it is the consumer's now.
+        # Acquired records are sent all the same: they are the consumer's now.
         exchange.throttle_ms = self._context.broker.given(exchange.client_id, size) if size else 0
         whole = self._request["share_session_epoch"] == OPENING
         told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]

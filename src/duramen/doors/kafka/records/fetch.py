@@ -185,7 +185,7 @@ def _answer(
 
 
 def _throttle_ms(wanted: list[PartitionFetch], fetched: list[FetchResult]) -> int:
-    """How long the client is to wait because of quotas of what it reads."""
+    """The throttle time of a fetch, by the quotas of the client."""
     made = [(one.partition, found.size) for one, found in zip(wanted, fetched, strict=True) if found.made]
     return max([source.given(size) for source, size in made if isinstance(source, FetchSource)], default=0)
 
@@ -238,7 +238,7 @@ def _partition_answer(
     request: FetchRequest, wanted: FetchPartition, code: ErrorCode, found: FetchResult, size: int
 ) -> PartitionAnswer:
     if code:
-        # As in Apache Kafka without offsets: whoever needs them asks for them.
+        # As in Apache Kafka without offsets: clients that need them use ListOffsets.
         return PartitionAnswer(wanted.partition, code, -1, -1, -1, 0, None)
     aborted = found.aborted if request.isolation_level == 1 else None
     return PartitionAnswer(

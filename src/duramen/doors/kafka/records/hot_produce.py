@@ -32,7 +32,7 @@ _new = tuple.__new__  # of a NamedTuple, without the call that its own takes
 
 
 class _HotProduce(Exchange):
-    """Such a request. What only an answer with an error needs is made then."""
+    """Such a request. Fields that only an error response needs are decoded then."""
 
     __slots__ = (
         "_acks", "_context", "_path", "base_offset", "batch", "correlation_id", "head", "hot_channel", "partition",
@@ -129,13 +129,13 @@ class HotPath:
         return end
 
     def _may_begin(self) -> bool:
-        """Whether a turn may have such requests; what is decided and asked once for all of them."""
+        """Whether a turn may have such requests; checked once for all of them."""
         self._now_ms = self._clock.wall_ms()
         # With quotas of producers, or batches refused of partitions that were not there, there is more to decide.
         return not (self._broker.quotas.bounds or self._broker.refused)
 
     def end_turn(self) -> None:
-        """Append what came in this turn, and have it synced."""
+        """Append the batches of this turn, and have them synced."""
         turn, self._turn = self._turn, []
         if not turn:
             return

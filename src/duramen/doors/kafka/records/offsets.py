@@ -20,7 +20,7 @@ __all__ = ["handle_list_offsets", "handle_offset_for_leader_epoch"]
 
 
 _NEVER: Final = 1 << 15
-# The first version in which each special timestamp means what it means.
+# The first version that has each special timestamp.
 _SINCE: Final[Mapping[int, int]] = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -88,7 +88,7 @@ def _find(
     if light is not None:
         light.find_offset(timestamp, partial(_found, partition, wanted, answer, finish))
         return
-    if wanted["says_origin"]:  # nobody asks for that but our own client
+    if wanted["says_origin"]:  # only our own client requests that
         answer["created_ms"] = topics.get(topic).state.created_at_ms
         answer["start_moved_ms"] = partition.log.start_moved_ms
         answer["late_records"], answer["late_newest_ms"] = partition.log.late

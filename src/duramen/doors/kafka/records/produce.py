@@ -69,7 +69,7 @@ class PendingProduce:
         self._places: list[list[PartitionResponse]] = []
         self._topics: list[TopicResponse] = []
         self.throttle_ms = 0
-        """How long the client is to wait because of quotas of what it writes to."""
+        """The throttle time of a produce request, by the quotas of the client."""
 
     def topic(self, name: str, partitions: int) -> list[PartitionResponse]:
         """The place for the results of this topic's `partitions` batches."""
@@ -168,7 +168,7 @@ def _code(version: int, error: DuramenError) -> ErrorCode:
 def _refusal(
     version: int, request: ProduceRequest, stream: Stream, index: int, records: memoryview | None
 ) -> tuple[ErrorCode, str] | None:
-    """Why a batch is not taken, whatever is in it."""
+    """The error for any batch, whatever its content."""
     if not 0 <= index < len(stream.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of {stream.name}"
     if stream.internal:
@@ -239,7 +239,7 @@ def _produce_light(
 
 
 def handle_produce(context: Context, exchange: Exchange) -> None:
-    """Append batches; answered once all of them are acknowledged as their streams' durability says."""
+    """Append batches; the response follows once all of them are acknowledged at their streams' durability."""
     request: ProduceRequest = exchange.request
     pending = PendingProduce(context, exchange, request.acks)
     topics = exchange.admitted

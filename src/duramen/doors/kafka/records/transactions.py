@@ -118,7 +118,7 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     named = exchange.admitted.topics
     wanted: list[PartitionName] = []
     unknown: set[PartitionName] = set()
-    internal: set[PartitionName] = set()  # and those that are not allowed: Apache Kafka says the same of both
+    internal: set[PartitionName] = set()  # and those that are not allowed: Apache Kafka responds to both alike
     for topic in topics:
         stream = named.find(topic["name"])
         denied = stream is None and isinstance(named.error(topic["name"]), QueueTopicRefused | TopicNotAuthorized)
@@ -243,7 +243,7 @@ def described_ids(asked: ApiNeeds) -> Sequence[str]:
 def described_topics(asked: ApiNeeds) -> Iterator[str]:
     """The topics of their transactions."""
     for id_ in described_ids(asked):
-        with suppress(DuramenError):  # the handler says so
+        with suppress(DuramenError):  # the handler raises that error
             yield from (topic for topic, _ in asked.context.broker.transactions.describe(id_).partitions)
 
 

@@ -27,7 +27,7 @@ __all__ = [
 SAYS_LEADER: Final = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 )
-"""The errors with which a client is told who leads (KIP-951)."""
+"""The errors whose response names the present leader (KIP-951)."""
 
 _DOOR: Final = "kafka"
 _NOBODY: Final = -1

@@ -133,7 +133,7 @@ def group_error_code(error: Exception | None) -> ErrorCode:
 
 
 def share_error_code(error: Exception | None) -> ErrorCode:
-    """The number for `error` as a leader says it of a share partition, whose state another node may keep."""
+    """The number of `error` from the leader of a share partition, whose state another node may store."""
     if isinstance(error, UNSETTLED):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error_code(error)

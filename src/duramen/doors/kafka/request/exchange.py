@@ -15,7 +15,7 @@ from duramen.storage.segment.reader import Slice
 __all__ = ["Answer", "Channel", "Exchange", "HotChannel", "StreamedAnswer"]
 
 _FEW_ELEMENTS: Final = 64
-_ELEMENT_BYTES: Final = 512  # measured: what decoding makes of an array's element, and handling of that
+_ELEMENT_BYTES: Final = 512  # measured: the memory of a decoded array element, and of handling it
 
 
 class StreamedAnswer(NamedTuple):
@@ -25,7 +25,7 @@ class StreamedAnswer(NamedTuple):
 
 
 Answer = bytes | StreamedAnswer | None
-"""What goes to the socket; None where the request wants no answer."""
+"""The bytes for the socket; None if the request has no response."""
 
 
 class Channel(Protocol):
@@ -86,9 +86,9 @@ class Exchange:
         self._channel = channel
         self.principal = principal
         self.request: Any = None
-        """What its API's `decode` has made of it."""
+        """The result of its API's `decode`."""
         self.admitted: Admitted = NOTHING_NEEDED
-        """The topics that it names, and what of it was refused."""
+        """The topics that it names, and the refused ones."""
         self.abandoned: Callable[[], object] | None = None
         """Called where the connection goes while the request waits for its answer."""
         self.began_s = began_s
@@ -97,7 +97,7 @@ class Exchange:
         self.api_key = header.api_key
         self.version = header.version
         self.client_id = header.client_id or ""
-        """What the client calls itself."""
+        """The client id."""
         self.frame = frame
         self.size = size
         self.answer: Answer = None

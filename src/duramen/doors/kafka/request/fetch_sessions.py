@@ -37,7 +37,7 @@ class _Cached:
         self.start_offset = -1
 
     def tell(self, answer: PartitionAnswer) -> bool:
-        """Whether the client has to be told; afterwards it knows."""
+        """Whether the response has to include the partition; afterwards the client knows its state."""
         changed = (
             answer.size > 0
             or answer.error_code != 0
@@ -45,7 +45,7 @@ class _Cached:
             or answer.high_watermark != self.high_watermark
             or answer.start_offset != self.start_offset
         )
-        # After an error the partition is told of again, whatever it is like then.
+        # After an error the response includes the partition again, whatever its state.
         self.high_watermark = answer.high_watermark if answer.error_code == 0 else -1
         self.start_offset = answer.start_offset
         return changed
@@ -79,7 +79,7 @@ class Session:
         return cached is not None and cached.high_watermark == high_watermark and cached.start_offset == start_offset
 
     def tell(self, topic: Topic, answer: PartitionAnswer) -> bool:
-        """Whether the client has to be told; a reported partition goes to the end of the order."""
+        """Whether the response has to include it; an included partition goes to the end of the order."""
         key = topic, answer.partition
         cached = self.partitions.get(key)
         if cached is None or not cached.tell(answer):

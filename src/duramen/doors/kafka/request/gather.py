@@ -9,7 +9,7 @@ from duramen.doors.kafka.request.exchange import Exchange
 __all__ = ["Begin", "answer_partitions", "gather"]
 
 Begin = Callable[[str, Message, Message, Callable[[], None]], None]
-"""Handed a topic, what is wanted of a partition, its answer to be filled in, and what to call then, once."""
+"""Gets a topic, the request for a partition, its response to be filled in, and a callback for its end."""
 
 
 def answer_partitions(exchange: Exchange, request: Message, blank: Mapping[str, object], begin: Begin) -> None:

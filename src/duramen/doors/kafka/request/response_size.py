@@ -7,7 +7,7 @@ from duramen.base.errors import RequestInvalid
 
 __all__ = ["AnswerRoom"]
 
-_VALUE_BYTES: Final = 64  # about what a value takes, its share of what holds it among it
+_VALUE_BYTES: Final = 64  # about the memory of a value, with its share of its container
 
 
 class AnswerRoom:
@@ -20,7 +20,7 @@ class AnswerRoom:
         self._left_bytes = limit_bytes
 
     def check(self) -> None:
-        """Raise RequestInvalid where nothing more may be said."""
+        """Raise RequestInvalid if the response is at its limit."""
         if self._left_bytes < 0:
             raise RequestInvalid(
                 f"the response would have more than {self._limit_bytes} bytes: request less at once, each item once"

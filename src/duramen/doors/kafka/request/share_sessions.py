@@ -117,7 +117,7 @@ class ShareSessions:
                 del self._by_channel[session.channel]
 
     def closed(self, channel: Channel) -> None:
-        """A connection is gone, and with it its sessions: what their consumers hold is delivered again."""
+        """A connection is closed, and with it its sessions: records acquired by their consumers are delivered again."""
         for session in list(self._by_channel.get(channel, ())):
             self._forget(session)
             self._sharing.release(session.member_id, session.partitions, lambda: None)
