@@ -34,7 +34,7 @@ class Descriptors:
     """
 
     def __init__(self, limit: int, report: Callable[[str], None]) -> None:
-        """`report` is told once that the limit is reached, and once that it is not any more."""
+        """`report` is called once when the limit is reached, and once when it is not any more."""
         self.limit = limit
         self._most = limit - min(max(limit // _KEPT_SHARE, _KEPT_LEAST), limit // 2)
         self._report = report

@@ -14,7 +14,7 @@ _TRIM_BYTES: Final = 4 * 1024 * 1024
 
 
 def resident_bytes() -> int | None:
-    """The process's resident memory (proc(5), statm); None where the system does not say."""
+    """The process's resident memory (proc(5), statm); None if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -23,10 +23,10 @@ def resident_bytes() -> int | None:
 
 
 def return_large_blocks() -> None:
-    """Give blocks of 128 KiB and more back to the system when they are freed (mallopt(3)); only glibc has that.
+    """Return blocks of 128 KiB and more to the system when they are freed (mallopt(3)); only in glibc.
 
-    Left alone, glibc raises that bound as it goes and keeps large blocks for the next ones: faster, because a fresh
-    block costs page faults, but what lies between small blocks stays resident.
+    By default, glibc raises that bound as it runs and keeps large blocks for reuse: faster, because a fresh block costs
+    page faults, but everything between small blocks stays resident.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -29,7 +29,7 @@ _MIB = 1024 * 1024
 _FILTER_BITS = 10
 _GETS_AT_ONCE = 500
 _UNFINISHED = ".unfinished"
-_NO_WAL = "disable_wal"  # an attribute, although the binding's stub says that it is a method
+_NO_WAL = "disable_wal"  # an attribute, although the binding's stub has a method
 
 
 def _opened(path: str, cache_bytes: int) -> Rdict:
@@ -70,9 +70,9 @@ class _Cursor:
 
 
 class RocksViewStore:
-    """A view in a directory. RocksDB's own log is off: the log that the view is derived from is the truth.
+    """A view in a directory. RocksDB's own log is off: the log from which the view is derived is the truth.
 
-    So a crash leaves what was flushed, which is always the state after some batch.
+    So a crash leaves the flushed state, which is always that after some batch.
     """
 
     def __init__(self, path: str, cache_bytes: int = 8 * _MIB) -> None:

@@ -20,20 +20,20 @@ _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
 # How long a thread waits for the interpreter before it asks for it. The event loop lets go of it between any two
-# sockets, too shortly for a thread that sleeps to get hold of it: who does not ask within that time begins again.
+# sockets, too shortly for a sleeping thread to get hold of it: a thread that misses that moment begins again.
 _SWITCH_S: Final = 0.0002
 _CROWDED_SWITCH_S: Final = 0.00003
 _PR_SET_TIMERSLACK: Final = 29
 
 
 def _wake_in_time() -> None:
-    """Have this thread wake when its waiting is over, and not up to 50 µs later, where Linux can be told so."""
+    """Have this thread wake at the end of its wait, and not up to 50 µs later, if Linux allows it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 class _Outcome:
-    """What came of a job that runs in its `with` block: what it returned, or whatever it raised."""
+    """The outcome of a job in its `with` block: its result or its exception."""
 
     __slots__ = ("value",)
 
@@ -53,7 +53,7 @@ class HostWorker:
     """Threads that run jobs and hand results to an event loop. Made and used in that loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: bool = False) -> None:
-        """`at_once`: brief jobs run inside `submit`, and so does what follows: that saves two wake-ups of threads."""
+        """`at_once`: brief jobs run inside `submit`, and so do their callbacks: that saves two wake-ups of threads."""
         self._loop = loop
         self._at_once = at_once
         self._switch_s = 0.0
@@ -94,7 +94,7 @@ class HostWorker:
             sys.setswitchinterval(interval_s)
 
     def stop(self) -> None:
-        """End the threads once they have done what was submitted; results of jobs are not delivered any more."""
+        """End the threads after their submitted jobs; results are not delivered any more."""
         for lane in _LANES:
             self._queues[lane].put(None)
         for thread in self._threads:
@@ -109,7 +109,7 @@ class HostWorker:
             del item
 
     def _run_one(self, job: Callable[[], Any], done: Callable[[Any], None]) -> bool:
-        """Run a job and hand its result on; whether somebody is left to be told."""
+        """Run a job and deliver its result; returns whether there is still a receiver."""
         outcome = _Outcome()
         with outcome:
             outcome.value = job()

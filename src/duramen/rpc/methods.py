@@ -17,7 +17,7 @@ ANSWER_MS: Final = 3_000
 """The deadline of most methods."""
 
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What decoding of hostile bytes raises."""
+"""The exceptions of decoding hostile bytes."""
 
 
 class Method(Generic[Request, Response]):

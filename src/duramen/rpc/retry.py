@@ -28,7 +28,7 @@ __all__ = [
 Response = TypeVar("Response")
 
 ELSEWHERE: Final = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
-"""The node that says this has done nothing: another, or itself later, may."""
+"""Errors of a node that had no effect: another node, or the same one later, may succeed."""
 
 UNASKED: Final = (NotLeader, NodeStarting)
 """A call ends with these where the node could not be asked: there is no connection to it, or it is starting."""
@@ -60,7 +60,7 @@ class KnownLeader(NamedTuple):
 
 
 class Underway(NamedTuple):
-    """An attempt that is not answered: the node that was asked, or None and what cancels it on this node."""
+    """An attempt without a response yet: the asked node, or None and a function that cancels it on this node."""
 
     node_id: int | None
     cancel: Callable[[], None] | None = None
@@ -101,7 +101,7 @@ class Retrying(Generic[Response]):
         self._deadlines = deadlines
         self._done: Callable[[Response | DuramenError], None] | None = done
         self._idempotent = idempotent
-        self._attempt = 0  # rises with each outcome: a late one of an earlier attempt says nothing
+        self._attempt = 0  # rises with each outcome: a late one of an earlier attempt is ignored
         self._asked = KnownLeader(None, -1)
         self._underway: Underway | None = None
         self._refusal: DuramenError = NotLeader("nobody leads now: ask again")
@@ -157,7 +157,7 @@ class Retrying(Generic[Response]):
         self._finish(self._unknown or error)
 
     def cancel(self) -> None:
-        """Nobody waits for the outcome any more."""
+        """The outcome is not needed any more."""
         self._done = None
         self._end()
 

@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 LONGEST_RESOLUTION_MS: Final = 15_000
-"""How long a request waits for its names that does not say how long it waits itself."""
+"""The wait for the names of a request that has no timeout of its own."""
 
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 
 Verdicts = Mapping[tuple[Access, str], DuramenError]
-"""What is refused of a request, with the reason."""
+"""The refused topics of a request, with the reasons."""
 
 
 class Refuses(Enum):
@@ -88,7 +88,7 @@ class AdmissionRules(Generic[S]):
         self.open_because = open_because
         of_needs = [need.names for need in needs if need.refuses is Refuses.TOPIC]
         self.resolved = tuple(of_needs if names is None else [*of_needs, names])
-        """What finds the names of topics in a request that are to be resolved."""
+        """The function that finds the topic names in a request."""
 
 
 class Admitted(ResolvedTopics):
@@ -119,7 +119,7 @@ class Admitted(ResolvedTopics):
 _NONE: Final[Mapping[TopicKey, DuramenError]] = {}
 _NO_VERDICTS: Final[Verdicts] = {}
 NOTHING_NEEDED: Final = Admitted({}, _NONE, _NO_VERDICTS)
-"""What a request is admitted with that names no topics, where nothing is refused."""
+"""The admission of a request without topic names, if nothing is refused."""
 
 Done = Callable[[Admitted | DuramenError], None]
 

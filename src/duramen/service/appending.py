@@ -17,7 +17,7 @@ from duramen.service.forwarded_requests import AppendResult
 __all__ = ["append"]
 
 _UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
-"""Of a batch that was appended, and then this was said, it is not known whether it is kept."""
+"""Errors after an append: it is unknown whether the batch is kept."""
 
 
 def append(partition: Partition, batch: bytearray, done: Callable[[AppendResult], None]) -> None:

@@ -20,7 +20,7 @@ from duramen.base.principal import Principal
 __all__ = ["CLUSTER_NAME", "REFUSALS", "Access", "Authorizer", "Gate", "Operation", "ResourceType"]
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""What Kafka calls the only resource of the type CLUSTER."""
+"""Kafka's name of the only resource of the type CLUSTER."""
 
 
 class Operation(IntEnum):
@@ -67,7 +67,7 @@ REFUSALS: Final[Mapping[ResourceType, type[DuramenError]]] = {
     ResourceType.CLUSTER: ClusterNotAuthorized,
     ResourceType.TRANSACTIONAL_ID: TransactionalIdNotAuthorized,
 }
-"""What a refusal is, by the type of the resource."""
+"""The error of a refusal, by the type of the resource."""
 
 
 class Gate:

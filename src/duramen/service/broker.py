@@ -47,7 +47,7 @@ Assignment = tuple[tuple[int, ...], ...]
 """The replicas of each partition, by their node ids, the preferred leader first."""
 
 _PARTITIONS_SHARE: Final = 4  # partitions may take a quarter of memory.limit.bytes
-_PARTITION_BYTES: Final = 2048  # what one takes while nothing is written to it
+_PARTITION_BYTES: Final = 2048  # the memory of one without writes
 
 
 class Broker(BrokerParts):
@@ -149,7 +149,7 @@ class Broker(BrokerParts):
     def happened(self, event: Event) -> None:
         """An event of the metadata has taken effect."""
         match event:
-            case PartitionChanged():  # most of them are, and only those who listen care
+            case PartitionChanged():  # most calls are such, and only listeners matter
                 pass
             case StreamCreated() | PartitionsAdded() | StreamConfigured():
                 state = self.metadata_state.streams.get(event.name) if isinstance(event, StreamCreated) else None
@@ -255,7 +255,7 @@ class Broker(BrokerParts):
     def check_stream(
         self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
     ) -> None:
-        """Raise what `create_stream` would end with."""
+        """Raise the error that `create_stream` would end with."""
         self._check_wish(wish)
         self.membership.check(self._creation(wish, replication_factor, assignment, idempotent=False))
 
@@ -271,7 +271,7 @@ class Broker(BrokerParts):
         self.membership.ask(request, settled(self._when_whole(name, done)))
 
     def check_partitions(self, name: str, partitions: int, *, assignment: Assignment | None = None) -> None:
-        """Raise what `add_partitions` would end with."""
+        """Raise the error that `add_partitions` would end with."""
         self.membership.check(GrowStream(name, partitions, assignment, self._most_partitions))
 
     def configure_stream(

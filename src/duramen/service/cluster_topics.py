@@ -114,7 +114,7 @@ class ClusterTopicResolver(Resolver):
 
         def looked_up(answer: tuple[list[FoundTopic], list[FoundTopic]] | DuramenError) -> None:
             if isinstance(answer, DuramenError):
-                return  # whether there is such a topic cannot be told: the request is answered so when it is late
+                return  # it is unknown whether there is such a topic: the request gets that response at its deadline
             there, by_id = answer
             for _, name, topic in self._topics_of(there):
                 if names[name] in (name, topic.id):

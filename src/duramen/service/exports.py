@@ -55,5 +55,5 @@ def read_export(
     broker: Broker, stream: Stream, shard: int, export: str, job: Callable[[StateRows], T],
     done: Callable[[T | DuramenError], None],
 ) -> None:  # fmt: skip
-    """`done` gets what `job` finds in the rows of a shard, off the event loop. Raises ExportExpired."""
+    """`done` gets the result of `job` on the rows of a shard, off the event loop. Raises ExportExpired."""
     broker.exports.read(export, stream.partition(shard).log, job, done)

@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
 
 
 class FollowedNames:
-    """What names of namespaces lead to. `version` rises when that of one that was asked for is another."""
+    """The topics of names in namespaces. `version` rises when the topic of a requested name changes."""
 
     def __init__(self, broker: Broker, most_listed: int) -> None:
         self.broker = broker
@@ -50,7 +50,7 @@ class FollowedNames:
         self._namespaces: dict[tuple[str, str], _Namespace] = {}
 
     def find(self, path: TopicPath) -> FoundTopic | None:
-        """What a name leads to, as far as it is known."""
+        """The known topic of a name."""
         namespace = self._namespaces.get((path.tenant, path.namespace))
         return None if namespace is None else namespace.find(path.topic)
 
@@ -95,12 +95,12 @@ class _Namespace:
         self._waiting: list[tuple[Wanted, Done]] = []
         self._position = ""
         self._loading = False
-        self._number = 0  # of the wait for the next change: what is called back for an earlier one is late
+        self._number = 0  # of the wait for the next change: callbacks of earlier ones are late
         self._cancel: Callable[[], None] = _nothing
         self._used_ms = 0
 
     def find(self, name: str) -> FoundTopic | None:
-        """What a name leads to."""
+        """The topic of a name."""
         return self._names.get(name)
 
     def every(self) -> Sequence[FoundTopic]:
@@ -127,7 +127,7 @@ class _Namespace:
     # -- loading ------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Find out from where on changes are told, then load what there is."""
+        """Find the position from which to follow changes, then load the names."""
         self._loading = True
         if self._position:
             self._load()
@@ -225,7 +225,7 @@ class _Namespace:
         self._broker.later(pause_ms, partial(self._go_on, self._number))
 
     def _go_on(self, number: int) -> None:
-        """Wait for the next change, as long as somebody uses the names."""
+        """Wait for the next change, as long as the names are in use."""
         if number != self._number:
             return
         if self._broker.monotonic_ms() - self._used_ms > _UNUSED_MS:

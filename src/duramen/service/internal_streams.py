@@ -75,7 +75,7 @@ class InternalStreams:
         self._ensure(self._transactions, TRANSACTIONS_STREAM, partitions, config, done)
 
     def ensure_shares(self, done: Done) -> None:
-        """See to it that share groups have somewhere to be stored: which there are, and what each was delivered."""
+        """Create the streams of share groups: their metadata, and their delivery states."""
 
         def ready(error: DuramenError | None) -> None:
             if error is not None:
@@ -128,7 +128,7 @@ class InternalStreams:
     def _ensure(self, keeper: _Keeper, name: str, partitions: int, config: Mapping[str, str], done: Done) -> None:
         waiting = self._waiting.get(name)
         if waiting is not None:
-            waiting.append(done)  # who came earlier goes first, also where the stream is there by now
+            waiting.append(done)  # earlier requests come first, also if the stream exists by now
         elif keeper.ready:
             done(None)
         else:

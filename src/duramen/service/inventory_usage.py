@@ -1,7 +1,7 @@
-"""The bytes that topics of the inventory store, by namespace, tenant and account, as the shards of queues count them.
+"""The stored bytes of topics of the inventory, by namespace, tenant and account, as the shards of queues count them.
 
-Shards that are led here are looked at whenever somebody asks. Those of other nodes are asked about once a second while
-quotas of bytes are looked at.
+Shards that this node leads are read with each query. Those of other nodes are asked about once a second while
+quotas of bytes are in use.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ __all__ = ["AskUsage", "InventoryUsage"]
 
 _POLL_MS: Final = 1_000
 _POLLED_FOR_MS: Final = 10_000
-"""For so long shards of other nodes are asked after somebody has looked."""
+"""The period after a query during which shards of other nodes are asked."""
 
 AskUsage = Callable[[Stream, int, UsagePage, Callable[[UsagePage | DuramenError], None]], None]
-"""Asks the leader of a shard what has changed since a page of it."""
+"""Asks the leader of a shard for the changes since a page of it."""
 
 
 class InventoryUsage:
-    """Bytes stored, by what may have a quota of them."""
+    """Stored bytes, by quota entity."""
 
     def __init__(
         self, streams: BrokerStreams, runtime: Runtime, shards: InventoryShards, now_ms: Callable[[], int]
@@ -58,7 +58,7 @@ class InventoryUsage:
         self._totals.add(namespace, more)
 
     def bytes(self, scope: PolicyScope) -> int:
-        """What the topics of an account, a tenant or a namespace store, as far as this node knows."""
+        """The bytes of topics of an account, a tenant or a namespace, as far as this node knows."""
         self._look_here()
         if self._ask is not None:
             self._until_ms = self._now_ms() + _POLLED_FOR_MS
@@ -81,7 +81,7 @@ class InventoryUsage:
         return sum(self._totals.bytes(one.id) for tenant in tenants for one in directory.namespaces(tenant))
 
     def _changed(self, namespace: int, more: int) -> None:
-        """Bring sums to what they are now."""
+        """Update the sums."""
         if self._scopes and self._of is not None:
             for scope, _ in self._of[0].policies_of(namespace):
                 if scope in self._scopes:
@@ -109,7 +109,7 @@ class InventoryUsage:
     # -- shards of other nodes ----------------------------------------------------------------------
 
     def refresh(self, done: Callable[[], None]) -> None:
-        """Know what shards of other nodes have now; those that do not answer are left as they were."""
+        """Fetch the usage of shards of other nodes; those that do not respond keep their last one."""
         ask = self._ask
         if ask is None:
             done()

@@ -70,7 +70,7 @@ class Measures:
         yield from self._lags.measure()
 
     def ask(self, done: Callable[[None], None]) -> None:
-        """Behind `update`: have other nodes tell what only they know; `done(None)` once they have, or too late."""
+        """After `update`: fetch metrics of other nodes; `done(None)` once they have responded, or at the deadline."""
         self._lags.ask(done)
 
     def _longest_open(self) -> Iterator[Sample]:

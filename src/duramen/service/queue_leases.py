@@ -55,7 +55,7 @@ def _parts(space: Stream, names: Sequence[bytes], turn: int) -> list[tuple[int, 
 
 
 class _PartWait:
-    """The wait of a request for one of its parts; `watched`: the shard is led here, and tells what happens."""
+    """The wait of a request for one of its parts; `watched`: this node leads the shard, and reports its changes."""
 
     def __init__(self, wait: QueueWait) -> None:
         self._wait = wait
@@ -80,7 +80,7 @@ class LeasePoll:
         self, broker: Broker, requests: QueueRequests, space: Stream, request: LeaseRequest, turn: int,
         done: Callable[[list[Leased] | DuramenError], None],
     ) -> None:  # fmt: skip
-        """`turn` says with which queue it begins, so that no queue comes first each time."""
+        """`turn` selects the first queue, so that no queue is first each time."""
         self._broker = broker
         self._requests = requests
         self._shards = requests.shards
@@ -184,7 +184,7 @@ class LeasePoll:
     def _asked(self) -> None:
         dead, self._dead = self._dead, []
         if dead and not self._found:
-            self._move(dead, self._end_round)  # whoever asks next finds them in the dead-letter queue
+            self._move(dead, self._end_round)  # the next request finds them in the dead-letter queue
             return
         self._move(dead, lambda: None)
         self._end_round()

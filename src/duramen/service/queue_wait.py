@@ -8,7 +8,7 @@ __all__ = ["QueueWait"]
 
 
 class QueueWait:
-    """Rounds of one request: `ask` begins one, and `ended` says that it is over."""
+    """Rounds of one request: `ask` begins one, and `ended` ends it."""
 
     def __init__(self, broker: Broker, wait_ms: int, ask: Callable[[], None], answer: Callable[[], None]) -> None:
         """`answer` is called without anything to wait for; it may call `end`."""

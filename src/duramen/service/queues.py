@@ -109,7 +109,7 @@ class Enqueued(NamedTuple):
 
     @property
     def error(self) -> DuramenError | None:
-        """Why some are not there; first one that says that its outcome is not known."""
+        """The errors of missing entries; the first one with an unknown outcome comes first."""
         found = [answer for answer in self.answers.values() if isinstance(answer, DuramenError)]
         return min(found, key=lambda one: not isinstance(one, UNKNOWN), default=None)
 
@@ -140,7 +140,7 @@ class ReadLimits(NamedTuple):
 
 
 Found = Retrieved | RetrievedBatches | DuramenError
-"""What is in a queue, or why it cannot be read from there on."""
+"""The entries of a queue, or the reason why they cannot be read from there."""
 FoundDone = Callable[[Mapping[bytes, Found]], None]
 PositionDone = Callable[[Position | DuramenError], None]
 SettleDone = Callable[[Refused | DuramenError], None]
@@ -182,9 +182,9 @@ def _read_trimmed(
     broker: Broker, space: Stream, shard: int, queues: Sequence[Queue],
     query: Callable[[QueueShard, StateRows], object], done: Callable[[object], None],
 ) -> None:  # fmt: skip
-    """What a query finds in a shard that has all that was acknowledged, and from which these queues were trimmed.
+    """The result of a query in a shard that has all acknowledged operations, and the trims of these queues.
 
-    A shard that is being loaded can neither be trimmed nor read: both are tried again.
+    A shard that is being loaded can neither be trimmed nor read: both are retried.
     """
 
     def read() -> None:
@@ -223,7 +223,7 @@ class Shards(Protocol):
         """
 
     def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
-        """`done` gets whether there may be something to be leased, once that is so; returns what ends it."""
+        """`done` gets whether entries may be leased, once that is so; the result cancels it."""
 
 
 class LocalShards:
@@ -303,7 +303,7 @@ class LocalShards:
         self, space: Stream, shard: int, query: Callable[[QueueShard, StateRows], object],
         done: Callable[[object], None], queues: Sequence[Queue] = (),
     ) -> None:  # fmt: skip
-        """What a query finds in a shard that has all that was acknowledged, once these queues were trimmed."""
+        """The result of a query in a shard that has all acknowledged operations, once these queues are trimmed."""
         patiently(self._broker, partial(_read_trimmed, self._broker, space, shard, queues, query), done)
 
 
@@ -479,7 +479,7 @@ class _Poll:
             return
         here = self._found[queue] = cast("Found", found)
         if not isinstance(here, DuramenError) and self._reads[queue] == "end":
-            self._reads[queue] = here.next  # what is put in from now on is read
+            self._reads[queue] = here.next  # entries from now on are read
         self._left -= 1
         if not self._left:
             found_any = any(isinstance(one, DuramenError) or not one.is_empty for one in self._found.values())

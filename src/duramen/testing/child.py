@@ -84,7 +84,7 @@ def main() -> None:
     gc.disable()  # the node turns it on again once it is ready
     given = json.loads(sys.stdin.buffer.readline())
     control = _Control(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else is printed belongs to the log
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # all other output belongs to the log
     try:
         settings = Settings(BROKER, options=given["node"], file=given["settings"], file_name="settings")
         code = run(settings, control.say, control)

@@ -52,7 +52,7 @@ class Broker:
         self._addresses: dict[str, str] = {}
         self._stack = ExitStack()
         self.faults = BrokerFaults(self._ask)
-        """What the broker does to its Kafka clients when the test says so."""
+        """Effects of the broker on its Kafka clients that a test requests."""
 
     # -- running ------------------------------------------------------------------------------------
 

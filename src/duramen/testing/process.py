@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 65536
 
 
 def _environment() -> dict[str, str]:
-    # Pip compiles what it installs; where nobody has, to do so at each start takes longer than all the rest of it.
+    # Pip compiles installed modules; otherwise compiling them at each start takes longer than everything else.
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

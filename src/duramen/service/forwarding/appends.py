@@ -38,8 +38,8 @@ class Delivery:
         self._batches = batches
         self._done: Callable[[list[AppendResult]], None] | None = done
         self._fates: dict[int, AppendResult] = {}
-        self._asked: dict[int, int] = {}  # who has each batch and has not answered
-        self._again: dict[int, DuramenError] = {}  # what goes to the next leader, and why
+        self._asked: dict[int, int] = {}  # the node that has each batch and has not responded
+        self._again: dict[int, DuramenError] = {}  # batches for the next leader, and the reasons
         self._held: dict[int, int] = {}  # bytes of each request on its way
         self._retry_ms = FIRST_RETRY_MS
         self._next: Deadline | None = None

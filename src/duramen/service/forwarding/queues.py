@@ -64,7 +64,7 @@ _Outcome = Managed | DuramenError | OSError
 
 
 class Ask(Protocol):
-    """Has an errand done; returns what cancels it."""
+    """Has an errand done; returns a function that cancels it."""
 
     def __call__(
         self, errand: Errand[Managed], within_ms: int, done: Callable[[_Outcome], None], /
@@ -147,7 +147,7 @@ class RoutedShards:
         wanted = _wanted("read", partition, msgspec.msgpack.encode(wish))
         return self._ask(_Errand(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
 
-    # -- what only leaders know -----------------------------------------------------------------------
+    # -- state of leaders only ------------------------------------------------------------------------
 
     def settle(self, partition: Partition, command: Ack | Nack, done: SettleDone) -> None:
         """As `Shards`."""
@@ -276,7 +276,7 @@ def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: D
         )  # fmt: skip
 
 
-# -- what goes between nodes --------------------------------------------------------------------------
+# -- messages between nodes ---------------------------------------------------------------------------
 
 
 def _wanted(what: Any, partition: Partition, wish: bytes) -> AskQueues:

@@ -16,7 +16,7 @@ LAST_RETRY_MS: Final = 500
 
 
 class Router(NamedTuple):
-    """The broker of this node, the way to others, and the memory for what goes there or comes from there."""
+    """The broker of this node, the connections to others, and the memory of forwarded requests."""
 
     broker: Broker
     caller: Caller
