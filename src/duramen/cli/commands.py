@@ -79,7 +79,7 @@ class _Commands(click.Group):
             found = super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=_COMMANDS, ctx=ctx) from None
-        # Imported: from here on Ctrl-C is an exception, so that what is open gets closed. `serve` has its own handlers.
+        # Imported: from here on Ctrl-C is an exception, so that resources are closed. `serve` has its own handlers.
         if found[0] != "serve" and callable(signal.getsignal(signal.SIGINT)):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return found
@@ -90,7 +90,7 @@ class _Commands(click.Group):
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Do what `duramen version` does."""
+    """Print the version, like `duramen version`."""
     if wanted:
         command = importlib.import_module(_COMMANDS["version"][0]).command
         ctx.invoke(command)
@@ -137,7 +137,7 @@ def _call() -> int:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What was used wrongly, in one line, and where it says how to do it rightly."""
+    """The usage error in one line, with a reference to the help."""
     message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = NAME if context is None else context.command_path
@@ -145,7 +145,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _with_remedy(error: DuramenError) -> str:
-    """The error's message, and what to do where the message itself does not say so."""
+    """The error's message, and the remedy if the message has none."""
     message = str(error)
     if not error.remedy or _SAYS_WHAT_TO_DO.search(message):
         return message
@@ -158,16 +158,16 @@ def _lowered(sentence: str) -> str:
 
 
 def _say(what: str) -> None:
-    with contextlib.suppress(OSError):  # what cannot be said there cannot be said
+    with contextlib.suppress(OSError):  # no output is possible: the error cannot be printed there
         click.echo(f"duramen: {what}", err=True)
 
 
 def _say_failed(error: OSError) -> None:
-    """Something of the system failed: most often the output, else it says itself what."""
+    """A system call failed: mostly on the output, otherwise the error has the name."""
     output = why_output_failed()
     discard_output()
     if isinstance(output or error, BrokenPipeError):
-        # Whoever read our output has gone: nothing to say, and nobody to say it to.
+        # The reader of the output has gone: there is nobody to print an error for.
         return
     if output is not None:
         _say(f"standard output cannot be written: {output.strerror} [{SystemFailed.id}]")
@@ -180,7 +180,7 @@ def _say_failed(error: OSError) -> None:
 def _last_resort(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     if issubclass(kind, Exception):
         said = kind.__name__
-        # Errors of Spark's ask their Java what they say, which may be gone.
+        # Errors of Spark fetch their message from Java, which may have ended.
         with contextlib.suppress(Exception):
             said = " ".join(f"{said}: {error}".split())
         _say(f"this is a bug in Duramen: {said}; {_TRACEBACK}=1 shows where [{BugFound.id}]")

@@ -29,9 +29,9 @@ def command() -> None:
 
 
 def read_file(path: str | None, faults: list[SettingInvalid]) -> tuple[dict[str, object], str]:
-    """What the file `path` sets, or `duramen.toml` here where there is one and `path` is None; and its name.
+    """The settings in the file `path`, or in `duramen.toml` here if `path` is None and it exists; and the file's name.
 
-    Names that are set twice are added to `faults`. Raises SettingInvalid where it cannot be read or is not TOML.
+    Names that are set twice are added to `faults`. Raises SettingInvalid if it cannot be read or is not TOML.
     """
     name = path or FILE
     if path is None and not Path(FILE).exists():

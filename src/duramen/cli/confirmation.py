@@ -22,15 +22,15 @@ def yes_option(function: _F) -> _F:
 
 
 def check_askable(*, yes: bool) -> None:
-    """Raise a usage error where the answer is not given, and nobody is there to give one."""
+    """Raise a usage error if there is no answer, and no terminal to ask for one."""
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("confirmation is required, but standard input is no terminal; give --yes")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on if `yes`, or if whoever sits at the terminal says so; else the command ends with 1, nothing done.
+    """Continue if `yes`, or if the user at the terminal confirms; otherwise the command ends with 1 without an effect.
 
-    Raises a usage error where nobody can be asked.
+    Raises a usage error if there is no terminal.
     """
     check_askable(yes=yes)
     if not yes and not click.confirm(question, err=True):
@@ -39,7 +39,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def delete_all(server: NodeAddress, noun: str, names: Sequence[str], what: str, *, yes: bool, format_: str) -> None:
-    """Delete streams or groups, as `noun` says, with `what` they have; nothing where one of them is not there."""
+    """Delete streams or groups (`noun`) with their content (`what`); nothing if one of them does not exist."""
     check_askable(yes=yes)
     paths = [path_of(f"{noun}s", name) for name in names]
     for path in paths:

@@ -22,7 +22,7 @@ _GROUPS: Final = "/v1/groups"
 
 
 def _position(_: click.Context, __: click.Parameter, value: str) -> str:
-    """The position as the node gets it: a time ago becomes a time, so that what was shown is what is done."""
+    """The position as the node gets it: a relative time becomes absolute, so that the confirmed request is executed."""
     try:
         position = parse_position(value, time.time_ns() // 1_000_000)
     except ValueError as error:

@@ -14,7 +14,7 @@ _AFTER_S: Final = 2.0
 
 
 class Bar:
-    """How far something is, in whatever `total` counts; without a total it moves and says how long it has taken."""
+    """Progress in the unit of `total`; without a total it moves and shows the time so far."""
 
     def __init__(self, what: str, total: int | None, *, wanted: bool = True) -> None:
         """Not `wanted`: never to be seen."""

@@ -23,7 +23,7 @@ def _option(setting: Setting) -> click.Option:
     if setting.default_text:
         help_text += f" [default: {setting.default_text}]"
     if setting.kind == "flag":
-        # What is on by default needs a way to be turned off.
+        # A feature that is on by default needs a way to turn it off.
         names = f"{name}/--no-{name.removeprefix('--')}" if setting.default else name
         return click.Option([names, setting.name.replace(".", "_")], is_flag=True, default=None, help=help_text)
     return click.Option([name, setting.name.replace(".", "_")], metavar=_metavar(setting), help=help_text)
@@ -44,12 +44,12 @@ def _serve(config: str | None, **options: Any) -> int:
         )
     given = {setting.name: options[setting.name.replace(".", "_")] for setting in BROKER.values()}
     settings = _load(config, given)
-    # What start-up makes lives as long as the node, which turns collection on again once it is ready.
+    # Objects of the start-up live as long as the node, which turns collection on again once it is ready.
     gc.disable()
     from duramen.node.run import run
 
     code = run(settings, _say, load=partial(_load, config, given))
-    gc.freeze()  # the process ends: what it held is not walked once more, which takes seconds where there is much
+    gc.freeze()  # the process ends: its objects are not walked once more, which takes seconds if there are many
     return code
 
 
@@ -62,7 +62,7 @@ def _load(config: str | None, given: Mapping[str, object]) -> Settings:
 
 
 def _say(line: str) -> None:
-    # A node that runs goes on, although nobody can be told where.
+    # A running node continues although its addresses could not be printed.
     try:
         click.echo(line)
     except OSError as error:

@@ -34,10 +34,10 @@ def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
 
 
 class NodeAddress(http.HttpNode):
-    """The node's HTTP door, as commands name it; what another node of its cluster coordinates is asked there."""
+    """The node's HTTP door, as commands name it; requests for another node of its cluster are sent there."""
 
     def __init__(self, address: str) -> None:
-        """Raises SettingInvalid for what is not HOST:PORT."""
+        """Raises SettingInvalid unless the value is HOST:PORT."""
         super().__init__(address, option="--server")
 
     def ask(

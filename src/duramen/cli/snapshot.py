@@ -160,7 +160,7 @@ def _close(name: str, lease: str, format_: str, server: NodeAddress) -> None:
 @format_option
 @server_option
 def _describe(name: str, lease: str | None, format_: str, server: NodeAddress) -> None:
-    """Show the newest snapshot of STREAM, which ones can still be read, and what its view costs."""
+    """Show the newest snapshot of STREAM, which ones can still be read, and the cost of its view."""
     if lease is not None:
         held = server.get(_lease_path(name, lease))
         if format_ == JSON:

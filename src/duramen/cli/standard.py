@@ -37,7 +37,7 @@ def input_descriptor() -> int:
 
 
 def why_output_failed() -> OSError | None:
-    """The error with which what waits for standard output cannot be written; None where nothing waits."""
+    """The error because of which pending standard output cannot be written; None if nothing is pending."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -48,7 +48,7 @@ def why_output_failed() -> OSError | None:
 
 
 def discard_output() -> None:
-    """What is still to be written to standard output goes nowhere: the interpreter writes it when it ends."""
+    """Discard pending standard output: the interpreter would write it at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

@@ -18,7 +18,7 @@ def terminal_width() -> int | None:
 
 
 def plain(text: str) -> str:
-    """`text` without what would steer a terminal: such characters are written as escapes."""
+    """`text` without control characters of terminals, which are written as escapes."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
@@ -48,7 +48,7 @@ def _fit(widths: list[int], width: int, elastic: Sequence[int]) -> None:
         widest = max(elastic, key=lambda column: widths[column])
         if widths[widest] <= _NARROWEST:
             return
-        # Down to the second widest at most: two long columns share what is missing.
+        # Down to the second widest at most: two long columns share the missing width.
         others = [widths[column] for column in elastic if column != widest]
         floor = max(_NARROWEST, min(widths[widest] - 1, max(others, default=0)))
         widths[widest] = max(floor, widths[widest] - over)

@@ -59,7 +59,7 @@ def command(
 
 
 def _warn(found: list[dict[str, Any]]) -> None:
-    """Say what an unclean election costs."""
+    """Warn about the cost of an unclean election."""
     rows = [
         (
             plain(one["stream"]),

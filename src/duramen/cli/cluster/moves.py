@@ -19,10 +19,10 @@ _PATIENCE_S: Final = 30.0  # how long the controller, or the node asked, may not
 
 
 def carry_out(server: NodeAddress, plan: Sequence[Mapping[str, Any]], at_once: int) -> dict[str, int]:
-    """Carry a plan out; how many moves were `done` and `void`, and how many leaders were `elected` in the end.
+    """Execute a plan; returns how many moves were `done` and `void`, and how many leaders were `elected` in the end.
 
-    Interrupted, it begins no more and says what goes on. Raises LeaderUnavailable where all that is left has had no
-    leader for a while: then nobody copies it.
+    Interrupted, it begins no more moves and lists those in progress. Raises LeaderUnavailable if all remaining
+    partitions have had no leader for a while: then no node copies them.
     """
     end = {"done": 0, "void": 0, "elected": 0}
     moving = 0
@@ -63,7 +63,7 @@ def _goes_on(step: Mapping[str, Any]) -> bool:
 
 
 def _begin(server: NodeAddress, moves: Sequence[Mapping[str, Any]], at_once: int) -> Mapping[str, Any]:
-    """A step of the plan; where nobody answers it is asked again for a while, which does no harm."""
+    """A step of the plan; without a response it is retried for a while, which is safe."""
     until_s = time.monotonic() + _PATIENCE_S
     while True:
         try:

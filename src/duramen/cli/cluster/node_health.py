@@ -23,10 +23,10 @@ _NO_LAG: Final = {"partitions": 0, "records": 0, "unheard": 0, "seconds": 0.0}
 
 
 def ask_health(server: NodeAddress, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each node that `server` tells of in `/v1/cluster/nodes`: `id`, `version`, `health`, `lag` and `error`.
+    """For each node that `server` lists in `/v1/cluster/nodes`: `id`, `version`, `health`, `lag` and `error`.
 
-    `error` says why it does not answer.
-    `lag` is what it lacks of what the nodes that answer lead; null where none does.
+    `error` is the reason why it does not respond. `lag` is the number of records that it lacks of partitions that the
+    responding nodes lead; null if there are none.
     """
     if not nodes:
         return []

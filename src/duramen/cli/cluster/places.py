@@ -18,7 +18,7 @@ def named_places(found: Mapping[str, Any]) -> str:
 
 
 def leaderless_text(found: Mapping[str, Any]) -> str:
-    """What an operator does about partitions that nobody can copy."""
+    """The operator's action for partitions that no node can copy."""
     partitions = "partition has" if found["count"] == 1 else "partitions have"
     return (
         f"{found['count']} {partitions} no leader, and no other node can copy the records: {named_places(found)};"

@@ -107,10 +107,11 @@ def _nodes(ids: Sequence[int]) -> str:
 def _with_factor(
     partitions: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], factor: int
 ) -> dict[int, list[int]]:
-    """The replicas of those partitions that have fewer or more than `factor`, by the partition's number.
+    """The replicas of partitions that have fewer or more than `factor`, by the partition's number.
 
-    Who holds it stays, in its order; of too many, those that are not in sync go first. New ones are live nodes of racks
-    that have fewest of the partition, of these the ones with fewest replicas. Raises ReplicationFactorInvalid.
+    Present replicas stay, in their order; of too many, those that are not in sync are removed first. New ones are live
+    nodes of the racks with fewest replicas of the partition, of these the ones with fewest replicas. Raises
+    ReplicationFactorInvalid.
     """
     racks = {node["id"]: node["rack"] for node in nodes}
     load = Counter({node["id"]: node["replicas"] for node in nodes})

@@ -14,10 +14,10 @@ __all__ = ["command"]
 @click.command("secret")
 @click.argument("file")
 def command(file: str) -> None:
-    """Make FILE, with 32 random bytes, readable by its owner only: the secret that all nodes of a cluster share.
+    """Create FILE, with 32 random bytes, readable by its owner only: the secret that all nodes of a cluster share.
 
-    Copy it to every node, byte for byte, with mode 0600; whoever has it can pass for a node. A file that is there is
-    never written over.
+    Copy it to every node, byte for byte, with mode 0600; anyone who has it can act as a node. An existing file is never
+    overwritten.
     """
     if sys.platform == "win32":
         raise DependencyMissing(

@@ -194,9 +194,9 @@ def _examine(data_dir: Path) -> Iterator[DoctorFinding]:
               help="The data directory of a node, whose disk is measured.")  # fmt: skip
 @format_option
 def command(data_dir: Path, format_: str) -> int:
-    """Say what this machine offers, and what to do about what is missing.
+    """Show what this machine offers, and how to install what is missing.
 
-    The exit code is 1 where something is missing that a command needs.
+    The exit code is 1 if something is missing that a command needs.
     """
     findings = list(_examine(data_dir))
     if format_ == JSON:
@@ -211,7 +211,7 @@ def command(data_dir: Path, format_: str) -> int:
 
 
 def _damage(data_dir: Path) -> list[DoctorFinding]:
-    """What the node of that directory says is damaged; nothing where none runs or none is."""
+    """The damage that the node of that directory reports; nothing if no node runs or nothing is damaged."""
     try:
         address = json.loads((data_dir / _ADDRESSES).read_bytes())["http"]
         said = _readiness(address)

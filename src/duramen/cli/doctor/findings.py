@@ -8,7 +8,7 @@ State = Literal["ok", "note", "missing"]
 
 
 class DoctorFinding(NamedTuple):
-    """One thing that was looked at. `missing` is what a command cannot do without; `advice` says what to do."""
+    """A checked item. `missing`: a command cannot work without it; `advice` is the remedy."""
 
     name: str
     state: State

@@ -24,7 +24,7 @@ Kind = Literal["nobody", "duramen", "nats", "kafka", "http", "other", "forbidden
 
 
 class Neighbour(NamedTuple):
-    """What was found, and in words."""
+    """The state that was found, and its description."""
 
     kind: Kind
     said: str
@@ -39,7 +39,7 @@ def who_answers(host: str, port: int) -> Neighbour:
         return _free(host, port, error)
     if greeting is not None:
         return greeting
-    # Whatever it is, it may close a connection on which it does not understand a word: each gets its own.
+    # A server may close a connection with an unknown protocol: each probe gets its own.
     for ask in (_http, _kafka):
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, struct.error):
             found = ask(host, port)
@@ -49,7 +49,7 @@ def who_answers(host: str, port: int) -> Neighbour:
 
 
 def _free(host: str, port: int, refused: OSError) -> Neighbour:
-    """Nobody takes connections: whether a node could."""
+    """No server listens: whether a node could."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -148,9 +148,9 @@ _CLUSTER: Final[tuple[tuple[str, Callable[[Neighbour, str], str]], ...]] = (
 
 
 def door_ports() -> list[DoctorFinding]:
-    """Whether each address that a node would listen on is free, or who answers there.
+    """Whether each address on which a node would listen is free, or which server listens there.
 
-    The doors for other nodes are looked at where their addresses are set.
+    The addresses for other nodes are checked if they are set.
     """
     of_cluster = [(name, advise) for name, advise in _CLUSTER if os.environ.get(BROKER[name].environment_name)]
     return [_door(name, advise) for name, advise in (*_DOORS, *of_cluster)]

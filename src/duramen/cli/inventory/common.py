@@ -75,7 +75,7 @@ def print_labels(labels: dict[str, str]) -> None:
 
 
 def print_created(created: CreatedNames, noun: str, format_: str) -> None:
-    """What became of names; the command ends with 1 where some failed."""
+    """Print the outcome of names; the command ends with 1 if some failed."""
     failed = [{"name": name, "error": error.id, "message": str(error)} for name, error in created.failed.items()]
     if format_ == JSON:
         print_json({"created": created.created, "existing": created.existing, "failed": failed})

@@ -16,9 +16,9 @@ __all__ = ["command"]
 
 @click.group("policy")
 def command() -> None:
-    """Show and set policies of the account, of tenants, namespaces and topics: what is set on one counts in all of it.
+    """Show and set policies of the account, of tenants, namespaces and topics; each inherits the policies above it.
 
-    PATH is TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; without one the account is meant.
+    PATH is TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC; without it, the account.
     """
 
 

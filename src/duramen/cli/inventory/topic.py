@@ -259,7 +259,7 @@ def _move(name: str, to: str, keep_alias: bool, account: str, format_: str, serv
 @format_option
 @server_option
 def _alias(alias: str, topic: str, account: str, format_: str, server: NodeAddress) -> None:
-    """Let a name lead to a topic, whatever that is called later."""
+    """Create an alias of a topic, which it keeps through renames."""
     _print(inventory_of(server).alias(alias, topic, account=account), format_)
 
 

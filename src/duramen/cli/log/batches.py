@@ -58,7 +58,7 @@ def batch_document(batch: Header, position: int, content: memoryview | None) -> 
 
 
 def _said(batch: memoryview) -> dict[str, object] | None:
-    """What a control batch of the metadata log says; None for any other batch."""
+    """The content of a control batch of the metadata log; None for any other batch."""
     found = header(batch)
     if not found.attributes & CONTROL or found.producer_id >= 0:
         return None

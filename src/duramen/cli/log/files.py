@@ -13,7 +13,7 @@ _DEEPEST: Final = 3  # logs/<id>/<segment>
 
 
 class FileUnreadable(DuramenError):
-    """What was named is no file of a data directory, or is damaged."""
+    """The argument is no file of a data directory, or is damaged."""
 
     id = "segment-unreadable"
     safe = "Nothing was changed: the file was only read."

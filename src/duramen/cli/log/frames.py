@@ -27,9 +27,9 @@ _BEGINNING_BYTES = FRAME_HEADER_BYTES + FILE_PAYLOAD_BYTES
 
 
 def dump_wal(path: Path, format_: str, *, with_records: bool) -> None:
-    """Print every frame of the generation that the file begins with, and what is no sound frame between two.
+    """Print every frame of the generation with which the file begins, and the gaps between sound frames.
 
-    What follows the last one is of an earlier use of the file, and left out. Raises FileUnreadable.
+    Bytes after the last one are of an earlier use of the file, and left out. Raises FileUnreadable.
     """
     try:
         from duramen.node.offline import data_files

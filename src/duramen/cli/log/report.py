@@ -23,7 +23,7 @@ _LACKING: Final = {False: "no replica here", True: "not in sync here: the newest
 
 
 def rewrite(source: Path, target: Path, format_: str, cut: "SalvagedEnd | None" = None) -> int:
-    """Make the new directory and say what became of it; returns the exit code."""
+    """Create the new directory and report the result; returns the exit code."""
     from duramen.node.salvage import salvage
 
     maker = shlex.join(["duramen", *sys.argv[1:]])

@@ -21,7 +21,7 @@ _DEEP: Final = 3  # a segment is logs/<log id>/<segment> of its directory
 
 
 class NotVerifiable(DuramenError):
-    """What was named is neither a data directory nor a segment, or cannot be read."""
+    """The argument is neither a data directory nor a segment, or cannot be read."""
 
     id = "not-verifiable"
     safe = "Nothing was changed: files were only read."

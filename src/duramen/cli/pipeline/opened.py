@@ -60,7 +60,7 @@ def read(file: Path) -> tuple["PipelineModel", "Problems"]:
 
 
 def look(file: Path) -> tuple["PipelineModel", "Problems"]:
-    """What there is of the pipeline of a file, and its problems. Raises PipelineInvalid where it is none; OSError."""
+    """The pipeline of a file as far as it can be parsed, and its problems. Raises PipelineInvalid, OSError."""
     from duramen.spark.pipelines.definition.loader import load
     from duramen.spark.pipelines.definition.problems import Problems
 

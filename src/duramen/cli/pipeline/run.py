@@ -64,7 +64,7 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
                     frames = prepare(spark, declared, problems)
                     say_problems(file, problems)
             except Exception:
-                if stop.is_set():  # whoever told this process may have told its Java as well
+                if stop.is_set():  # the process that signalled this one may have signalled its Java as well
                     return
                 raise
             watcher = stack.enter_context(_watcher())

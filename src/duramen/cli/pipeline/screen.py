@@ -14,7 +14,7 @@ _LOST: Final = "its application ended without a report"
 
 
 def render(status: PipelineStatus, width: int | None = None) -> str:
-    """All of it; `width` is what a line may have."""
+    """The whole screen; `width` is the longest line."""
     since = datetime.fromtimestamp(status.started_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     state = _LOST if status.state == "lost" else status.state
     head = f"Pipeline {status.pipeline} on {status.master} since {since}: {state}"

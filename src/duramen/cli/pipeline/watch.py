@@ -26,7 +26,7 @@ class LineWatcher:
         self._writing = threading.Lock()  # rows come from threads of Spark's
 
     def status(self, status: PipelineStatus) -> None:
-        """Say what has changed."""
+        """Print the changes."""
         for query in status.queries:
             if query != self._told.get(query.query):
                 self._told[query.query] = query

@@ -169,7 +169,7 @@ def _peek(
     format_option, server_option,
 )  # fmt: skip
 def _tail(space: str, queues: Sequence[str], start: str, format_: str, server: NodeAddress) -> None:
-    """Print what is put into the queues as it comes, until interrupted."""
+    """Print entries of the queues as they arrive, until interrupted."""
     reads = dict.fromkeys(dict.fromkeys(queues), start)
     while True:
         wish = {
@@ -374,7 +374,7 @@ def _list(space: str, prefix: str, format_: str, server: NodeAddress) -> None:
 @click.command("stats")
 @_options(_space, _queue, format_option, server_option)
 def _stats(space: str, queue: str, format_: str, server: NodeAddress) -> None:
-    """Count what is in QUEUE."""
+    """Count the entries of QUEUE."""
     found = server.get(f"{_path(space, '/stats')}?{urlencode({'queue': queue})}")
     if format_ == JSON:
         print_json(found)

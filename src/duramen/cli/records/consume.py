@@ -46,7 +46,7 @@ class _Output:
         self._is_pipe = stat.S_ISFIFO(os.fstat(1).st_mode) or stat.S_ISSOCK(os.fstat(1).st_mode)
 
     def write(self, chunk: RecordChunk) -> int:
-        """Write the chunk, as far as it may; returns the offset behind what is out."""
+        """Write the chunk, as far as it may; returns the offset after the last written record."""
         taken = chunk.records[: self.left]
         if taken:
             partition = chunk.at.partition
@@ -56,7 +56,7 @@ class _Output:
         return chunk.next_offset if len(taken) == len(chunk.records) else chunk.records[len(taken)].offset
 
     def check(self) -> None:
-        """Raise BrokenPipeError where nobody is there any more to read what might still come."""
+        """Raise BrokenPipeError if the reader of the output has gone."""
         if self._is_pipe:
             poll = select.poll()
             poll.register(1, 0)
@@ -114,7 +114,7 @@ def _read_for_group(
     *,
     follow: bool,
 ) -> None:
-    """Read what the group gives this member of it, from where the group is."""
+    """Consume as a member of a group, from the group's offsets."""
     consumer = Consumer(cluster)
     reader = StreamRecords(consumer, topic, follow=follow)
     ends = _ends(consumer, consumer.bounds(partitions_of(topic, None)), until, follow=follow)
@@ -153,7 +153,7 @@ def _check_usage(
     format_: str, key_separator: str | None, partition: int | None, group: str | None, until: Position | None,
     *, follow: bool,
 ) -> None:  # fmt: skip
-    """Raises UsageError for what contradicts itself."""
+    """Raises UsageError for contradicting options."""
     if key_separator is not None and format_ != TEXT:
         raise click.UsageError("--key-separator needs --format text")
     if group is not None and partition is not None:

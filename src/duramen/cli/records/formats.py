@@ -36,11 +36,11 @@ Parser = Callable[[bytes], ProducedRecord]
 """From a line without its end. Raises InputInvalid."""
 
 Printer = Callable[[str, int, DecodedRecord], bytes]
-"""From a stream's name, a partition and a record to what is printed, its end included."""
+"""From a stream's name, a partition and a record to the printed text, with its line end."""
 
 
 def parser(format_: str, separator: bytes | None) -> Parser:
-    """What reads a line of that format; with a separator, what stands before its first occurrence is the key."""
+    """The parser of lines in that format; with a separator, the text before its first occurrence is the key."""
     if format_ == JSON:
         return _from_json
     if separator is None:
@@ -55,7 +55,7 @@ def parser(format_: str, separator: bytes | None) -> Parser:
 
 
 def printer(format_: str, separator: bytes | None) -> Printer:
-    """What prints records in that format; with a separator, text has the key before it."""
+    """The printer of records in that format; with a separator, text has the key before it."""
     if format_ == JSON:
         return _as_json
     if format_ == RAW:

@@ -23,7 +23,7 @@ __all__ = ["command"]
 
 _READ_BYTES: Final = 256 * 1024
 _BATCH_BYTES: Final = 512 * 1024
-_IDLE_S: Final = 0.005  # when no input has come for so long, what there is is sent
+_IDLE_S: Final = 0.005  # without input for this time, the records so far are sent
 _JSON_GROWTH: Final = 8  # a byte has six characters in JSON at most; the rest is for names and blanks
 _RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
 _SIZE_SETTING: Final = "max.message.bytes"
@@ -84,7 +84,7 @@ class _Writing:
     def __init__(
         self, producer: Producer, stream: TopicLeaders, limit_bytes: int, partition: int | None, headers: _Headers
     ) -> None:
-        """`limit_bytes` is what the stream allows a batch. Raises StreamNotFound where there is no such partition."""
+        """`limit_bytes` is the stream's limit for a batch. Raises StreamNotFound if there is no such partition."""
         self._producer = producer
         self._stream = stream
         self._limit_bytes = limit_bytes
@@ -146,7 +146,7 @@ class _Writing:
 
 
 def _outcome(producer: Producer, acks: str) -> str:
-    """What has become of what was read, after something failed."""
+    """The outcome of the records that were read, after an error."""
     if acks == "0":
         return f"{producer.sent} records were sent, and it is unknown whether they are stored"
     written = f"{producer.acknowledged} records before it are written"
@@ -159,7 +159,7 @@ def _outcome(producer: Producer, acks: str) -> str:
 
 
 def _bar(descriptor: int) -> Bar:
-    """How much of the input is read; where somebody types it, there is nothing to be shown."""
+    """How much of the input is read; for a terminal nothing is shown."""
     status = os.fstat(descriptor)
     total = max(0, status.st_size - os.lseek(descriptor, 0, os.SEEK_CUR)) if stat.S_ISREG(status.st_mode) else None
     return Bar("writing", total, wanted=not os.isatty(descriptor))
@@ -230,7 +230,7 @@ def command(
         except DuramenError as error:
             bar.hide()
             with contextlib.suppress(DuramenError):
-                producer.flush()  # what was read before it
+                producer.flush()  # the records before it
             error.args = (f"{error}; {_outcome(producer, acks)}",)
             raise
     if acks == "0":

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class RecordChunk(NamedTuple):
-    """Records of one partition; what comes behind them begins at `next_offset`."""
+    """Records of one partition; the next one begins at `next_offset`."""
 
     at: TopicPartition
     records: Sequence[DecodedRecord]
@@ -46,7 +46,7 @@ class StreamRecords:
     def __init__(self, consumer: Consumer, topic: TopicLeaders, *, follow: bool) -> None:
         """A follower waits for a node that does not answer, and says so."""
         self.positions: dict[TopicPartition, int] = {}
-        """What is still to be read. Those that answered last stand last, so that none waits behind the others."""
+        """Partitions with records to read, the least recently read first, so that none waits behind the others."""
         self._consumer = consumer
         self._topic = topic
         self._follow = follow
@@ -59,7 +59,7 @@ class StreamRecords:
         self.positions = {at: first for at, first in firsts.items() if first < ends[at]}
 
     def chunks(self) -> Iterator[RecordChunk]:
-        """What there is next, of several partitions; may be nothing. Raises StreamNotFound, RecordsLost …"""
+        """The next records of several partitions; may be empty. Raises StreamNotFound, RecordsLost …"""
         if not self.positions:
             time.sleep(_WAIT_MS / 1000)
             return
@@ -89,7 +89,7 @@ class StreamRecords:
             yield RecordChunk(fetched.at, taken, min(fetched.next_offset, end))
 
     def patiently(self, call: Callable[[], _T]) -> _T:
-        """What `call` returns; a follower waits for a node that does not answer, and says so once."""
+        """The result of `call`; with --follow, waits for a node that does not respond, and reports that once."""
         said = False
         while True:
             try:
@@ -155,7 +155,7 @@ class GroupShare:
         if kind is None:
             self._commit()
         elif not issubclass(kind, StreamNotFound):
-            # Whatever was under way may have been cut off: with new connections, and not for long.
+            # An interrupted request leaves its connections unusable: use new ones, with a short timeout.
             self._cluster.close()
             self._cluster.timeout_s = min(self._cluster.timeout_s, _LEAVING_S)
             with contextlib.suppress(DuramenError):
@@ -163,7 +163,7 @@ class GroupShare:
         self._member.leave()
 
     def keep(self, begin: Callable[[Sequence[TopicPartition], Mapping[TopicPartition, int]], None]) -> None:
-        """Stay a member; after it had to join, `begin` is told the partitions and what the group has committed."""
+        """Stay a member; after each join, `begin` gets the partitions and the group's committed offsets."""
         if self._written and time.monotonic() >= self._next_commit:
             self._reader.patiently(self._commit)
         if self.alive():
@@ -177,7 +177,7 @@ class GroupShare:
         return self._reader.patiently(self._member.heartbeat)
 
     def written(self, at: TopicPartition, next_offset: int) -> None:
-        """What lies before `next_offset` is out: the group need not read it again."""
+        """Records before `next_offset` are written: the group need not read them again."""
         if not self._written:
             self._next_commit = time.monotonic() + _COMMIT_S
         self._written[at] = next_offset

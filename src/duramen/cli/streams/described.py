@@ -19,7 +19,7 @@ __all__ = ["groups_reading", "lag_text", "missing_groups", "print_stream"]
 _Group = Mapping[str, Any]
 
 _UNHEARD: Final = (CoordinatorLoading, LeaderUnavailable, NotCoordinator, OutcomeUnknown)
-"""Who coordinates a group does not answer, or is not known."""
+"""The coordinator of a group does not respond, or is unknown."""
 
 
 def groups_reading(server: NodeAddress, stream: str) -> tuple[list[dict[str, Any]], str]:
@@ -111,7 +111,7 @@ def _print_partitions(parts: Sequence[Mapping[str, Any]], *, in_cluster: bool) -
 
 
 def _placed(part: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Who leads a partition, who holds it, and who of those is in sync."""
+    """The leader of a partition, its replicas, and those in sync."""
     leader = "-" if part["leader"] is None else str(part["leader"])
     replicas, in_sync = (",".join(map(str, part[field])) for field in ("replicas", "in_sync"))
     return leader, replicas, in_sync

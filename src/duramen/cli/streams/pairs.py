@@ -8,7 +8,7 @@ __all__ = ["pairs"]
 
 
 def pairs(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """What the options say. Raises click.BadParameter."""
+    """The values of the options. Raises click.BadParameter."""
     found: dict[str, str] = {}
     for value in values:
         name, equals, content = value.partition("=")

@@ -76,7 +76,7 @@ def command(
 
 
 def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mapping[str, str]) -> None:
-    """The table itself; what is there already must be this stream's.
+    """Create the table; an existing one must be this stream's.
 
     Raises OptionInvalid, TableForeign, TableStorageFailed …
     """

@@ -96,7 +96,7 @@ def command(
     from duramen.spark.translation.creation import JobOptions, make_job
     from duramen.spark.translation.streams import declared_streams
 
-    declared_streams(server, streams, storage)  # what cannot be is said before Spark is started
+    declared_streams(server, streams, storage)  # invalid options are reported before Spark is started
     brokers = bootstrap_servers or server.kafka()
     with BrokerCluster(brokers, client_id="duramen-table", timeout_s=_TIMEOUT_S) as cluster:
         cluster.topics([])
@@ -115,7 +115,7 @@ def _teller(format_: str) -> "_Teller":
 
 
 class _Teller:
-    """Says what becomes of each stream: one line that changes on a terminal, else a line for what is new."""
+    """Shows the progress of each stream: one line that changes on a terminal, else a line for each change."""
 
     def __init__(self, *, as_json: bool, live: bool) -> None:
         self._as_json = as_json
@@ -151,7 +151,7 @@ class _Teller:
 
 @contextlib.contextmanager
 def _stopped_by_signals(job: "TableJob") -> Iterator[None]:
-    """SIGINT and SIGTERM end the job once what is under way is over; a second one at once."""
+    """SIGINT and SIGTERM end the job after the work in progress; a second one at once."""
 
     def stop(number: int, _: object) -> None:
         job.stop()

@@ -85,7 +85,7 @@ class _Between:
 
 
 def between(before: MetricsSample, after: MetricsSample) -> dict[str, Any]:
-    """What has happened, as `duramen top --format json` says it; None for what the node does not tell."""
+    """The changes, as `duramen top --format json` prints them; None for values that the node does not have."""
     both = _Between(before, after)
     return {
         "interval_s": round(both.elapsed_s, 3),
@@ -112,7 +112,7 @@ def between(before: MetricsSample, after: MetricsSample) -> dict[str, Any]:
 
 
 def _durations(both: _Between, name: str) -> dict[str, float | None]:
-    """What a histogram of seconds has counted: how often, how long on average, and within what 99 of 100 were."""
+    """A histogram of seconds: how many, how long on average, and the 99th percentile."""
     count = both.increase(f"{name}_count").get((), 0.0)
     seconds = both.increase(f"{name}_sum").get((), 0.0)
     return {

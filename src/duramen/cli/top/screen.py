@@ -20,7 +20,7 @@ _HEADINGS: Final = 4
 
 
 def render(document: Mapping[str, Any], address: str, width: int | None, height: int | None) -> str:
-    """What `samples.between` says, for people. A `width` or `height` of None has no bound."""
+    """The result of `samples.between` as text. A `width` or `height` of None has no bound."""
     summary = _summary(document, address)
     nodes = [health_row(one) for one in document.get("nodes", ())]
     if nodes:
@@ -75,7 +75,7 @@ def _durations(durations: Mapping[str, float | None]) -> str:
 
 
 def _shared(room: int | None, streams: int, groups: int) -> tuple[int | None, int | None]:
-    """Lines for each of the two; what one does not need, the other gets."""
+    """Lines for each of the two; each gets the lines that the other does not need."""
     if room is None:
         return None, None
     half = room // 2

@@ -83,7 +83,7 @@ def _documents(
     count: int | None,
     wait: Callable[[float], bool] = _sleep,
 ) -> Iterator[dict[str, Any]]:
-    """What happens in each interval, until `wait` says that it is enough; a node that goes away is waited for."""
+    """The changes in each interval, until `wait` ends it; it waits for a node that is down."""
     due_s = before.time_s
     looks = 0
     while count is None or looks < count:
