@@ -221,7 +221,7 @@ class Producer:
                 raise error
             patience.pause(error)
 
-    # -- what became of them ------------------------------------------------------------------------
+    # -- outcomes -----------------------------------------------------------------------------------
 
     def next_sequence(self, at: TopicPartition) -> int:
         """The sequence of the next record of a partition, once everything is flushed."""

@@ -81,7 +81,7 @@ class SnapshotFloor:
         if self._leads:
             self.oldest = max(self.oldest, self._kept.oldest, -1 if writing is None else writing.oldest)
 
-    # -- what replicas say --------------------------------------------------------------------------
+    # -- reports of replicas ------------------------------------------------------------------------
 
     def hear(self, oldest: int, agreed: int, *, copies: bool) -> bool:
         """The followed replica has sent these values; with `copies`, records before `oldest` are copied.

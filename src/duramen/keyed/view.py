@@ -221,7 +221,7 @@ class KeyedView:
         for far in block.far.values():
             self.prev.took((), far, OWN)
 
-    # -- what is shown ------------------------------------------------------------------------------
+    # -- visible records ----------------------------------------------------------------------------
 
     def snapshot(self, at: int, first: int, end: int) -> VisibleRecords:
         """The offsets of `[first, end)` in the snapshot at `at`. Raises SnapshotTooOld, SnapshotNotReached."""
@@ -271,7 +271,7 @@ class KeyedView:
             _set_bits(found.bits, found.base, max(low, first), min(high, stop))
         return found
 
-    # -- what may go --------------------------------------------------------------------------------
+    # -- droppable offsets --------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
         """Record the present position."""

@@ -386,7 +386,7 @@ class ShardLeases:
         heappush(self._deadlines, (now_ms + _AGAIN_MS, queue.hash))  # for a failed write
         return records
 
-    # -- what was written ---------------------------------------------------------------------------
+    # -- after writes -------------------------------------------------------------------------------
 
     def written(self, keys: Collection[bytes]) -> list[bytes]:
         """Rows of these keys were written: the decisions about them are stored. Returns the queues concerned."""

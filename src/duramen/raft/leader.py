@@ -83,7 +83,7 @@ class LeaderRole:
         for fetch in self.parked.take():
             self._replica.tell(fetch.sender)
 
-    # -- what is ordered ----------------------------------------------------------------------------
+    # -- appends ------------------------------------------------------------------------------------
 
     def propose(self, payload: object, count: int) -> EpochEnd:
         """Append entries and return the new end of the log."""

@@ -63,7 +63,7 @@ class RaftMachine:
         self._part.open()
         self.tick(now_ms)
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def core(self) -> RaftCore:
@@ -145,7 +145,7 @@ class RaftMachine:
         effects, self._replica.effects = self._replica.effects, []
         return effects
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> None:
         """Advance the time to `now_ms`, from this replica's own monotonic clock."""

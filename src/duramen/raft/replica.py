@@ -113,7 +113,7 @@ class RaftCore:
         synced_offset = 0 if self.damaged else self.synced_offset
         return Fetch(self.me, self.epoch, self.log.end, synced_offset, self.high_watermark, self.fetches)
 
-    # -- what is to be done -------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------------
 
     def send(self, node_id: int, message: Message) -> None:
         """Send a message."""

@@ -150,7 +150,7 @@ class PartitionLeaderRole:
         self._hand_over()
         self._review()
 
-    # -- what is written ----------------------------------------------------------------------------
+    # -- writes -------------------------------------------------------------------------------------
 
     def refusal(self) -> ReplicaRefusal | None:
         """The reason to refuse appends under acks=all."""
@@ -221,7 +221,7 @@ class PartitionLeaderRole:
         others = [self._progress.checkpoint(node) for node in self._in_sync.maximal if node != self._replica.node_id]
         return max(self._replica.checkpoint_offset, *others, -1)
 
-    # -- what is committed --------------------------------------------------------------------------
+    # -- the high watermark -------------------------------------------------------------------------
 
     def _has_enough(self) -> bool:
         return len(self._in_sync.committed) >= self._replica.state.needed(self._replica.config)
@@ -238,7 +238,7 @@ class PartitionLeaderRole:
         for waiter in self._waiters.reached(self._replica.high_watermark):
             self._replica.effects.append(Release(waiter, None))
 
-    # -- who is in sync -----------------------------------------------------------------------------
+    # -- the in-sync set ----------------------------------------------------------------------------
 
     def answered(self, answer: AlterPartitionAnswer) -> None:
         """Handle the controller's refusal of a proposal."""

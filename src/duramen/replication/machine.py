@@ -41,7 +41,7 @@ class ReplicaMachine:
         self._reaching = Reaching()
         self._early: ParkedReplicaFetches | None = None  # fetches of later epochs; few replicas ever get one
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ReplicatedPartition:
@@ -146,7 +146,7 @@ class ReplicaMachine:
         effects, replica.effects = replica.effects, []
         return effects
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
         """Set the clock before an event without `tick`; due work waits for `tick`."""

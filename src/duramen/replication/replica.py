@@ -116,7 +116,7 @@ class ReplicaCore:
         """The reaches of other replicas of this partition."""
         return (reach for reach in reaches if reach.node_id != self.node_id and reach.node_id in self.state.nodes)
 
-    # -- what is to be done -------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------------
 
     def send(self, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer) -> None:
         """Send a message."""

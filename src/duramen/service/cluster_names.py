@@ -160,7 +160,7 @@ class ClusterTopicNames(InventoryTopicNames):
         places = dict.fromkeys(self._places(pattern))
         return [name for place in places for name in kafka_names(one.path for one in self._followed.every(*place))]
 
-    # -- how far offsets are behind -----------------------------------------------------------------
+    # -- lags of offsets ----------------------------------------------------------------------------
 
     def find_behind(
         self, wanted: Sequence[tuple[str, int]], most: int, done: Callable[[Sequence[LightFound | None]], None]

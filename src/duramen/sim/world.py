@@ -344,7 +344,7 @@ class NodeWorld:
         if not self.worker.turn():
             raise BrokenPromise("nothing is left to happen")
 
-    # -- what is told -------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------
 
     def _unexpected(self, error: BaseException) -> BaseException:
         return BrokenPromise(f"{type(error).__name__} where none may be: {error}")

@@ -135,7 +135,7 @@ class Broker:
         self.faults.any_set = False
         self._start(child)
 
-    # -- where it is --------------------------------------------------------------------------------
+    # -- position -----------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:

@@ -173,7 +173,7 @@ def is_written_to(current: TransactionalId | None, partition: PartitionName) -> 
     return current is not None and current.state is _ONGOING and partition in current.partitions
 
 
-# -- how it ends --------------------------------------------------------------------------------------
+# -- the end ------------------------------------------------------------------------------------------
 
 
 def end(

@@ -116,7 +116,7 @@ class ActiveController:
         """Whether present proposals are ordered in this controller's epoch."""
         return not self._over and self._runner.leads(self.epoch)
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def ask(self, request: Request, done: When) -> None:
         """Handle a request. `done` gets the response once it and all that it rests on is committed, or the error.
@@ -308,7 +308,7 @@ class ActiveController:
                 for event in proposal.events:
                     self.ahead.apply(event)
 
-    # -- what all nodes know ------------------------------------------------------------------------
+    # -- state of all nodes -------------------------------------------------------------------------
 
     def _wait(self, request: AwaitApplied, done: When) -> None:
         if self._leads():

@@ -51,7 +51,7 @@ class Controller:
         self._over = False
         self._look_soon()
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ControllerState:
@@ -95,7 +95,7 @@ class Controller:
         live = self._view.state.registrations.live
         return tuple(sorted(live - self._connected - self._closed.keys()))
 
-    # -- what is asked ------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------
 
     def ask(self, request: Request, done: When) -> None:
         """Handle a request of this node or of another one; this node must be the active controller."""
@@ -115,7 +115,7 @@ class Controller:
         """Notify it of changes from now on."""
         self._watchers.append(watcher)
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def happened(self, effect: Effect) -> None:
         """The replica has executed an effect."""

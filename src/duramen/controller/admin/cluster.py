@@ -94,7 +94,7 @@ class ClusterAdmin:
         self._state = state
         self._described = described
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ControllerState:

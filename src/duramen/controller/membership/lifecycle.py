@@ -78,7 +78,7 @@ class Lifecycle:
         """The time since the newest answered request was sent."""
         return self._now_ms - self._answered_ms
 
-    # -- what is asked ------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Register, and send heartbeats from then on."""
@@ -100,7 +100,7 @@ class Lifecycle:
         self._over = True
         self._alarm.move(None)
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def leader_changed(self) -> None:
         """Nothing: requests find the leader."""

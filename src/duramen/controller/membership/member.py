@@ -169,7 +169,7 @@ class ClusterMember:
         self._heard_ms: dict[int, int] = {}
         self._leaving = RemovedBrokers()
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ControllerState:
@@ -234,7 +234,7 @@ class ClusterMember:
     def _observers_of(self, place: PartitionId, partition: PartitionState) -> tuple[int, ...]:
         return observers_of(self.state, place, partition)
 
-    # -- what users want ----------------------------------------------------------------------------
+    # -- requests of users --------------------------------------------------------------------------
 
     def check(self, request: Request) -> None:
         draft = Draft(self.state.copy(), self.controller.applied_offset)
@@ -403,7 +403,7 @@ class ClusterMember:
         else:
             self._kit.failed(error)
 
-    # -- what the metadata log says -----------------------------------------------------------------
+    # -- events of the metadata log -----------------------------------------------------------------
 
     def happened(self, event: Event, epoch: int) -> None:
         """An event is applied to the view; the quorum ordered it in that epoch."""
@@ -471,7 +471,7 @@ class ClusterMember:
         if self._listener is not None:
             self._listener.led(place, leader_epoch)
 
-    # -- what other nodes say -----------------------------------------------------------------------
+    # -- messages of other nodes --------------------------------------------------------------------
 
     def opened(self, node_id: int) -> None:
         """There is a connection to a node."""
@@ -502,7 +502,7 @@ class ClusterMember:
         self._heard_ms[node_id] = self._kit.clock.wall_ms()
         self.replicating.heard(node_id, body)
 
-    # -- what the controller's part needs -----------------------------------------------------------
+    # -- dependencies of the controller's part ------------------------------------------------------
 
     def call(self, node_id: int, request: Request, done: When, within_ms: int) -> None:
         self._caller.call(node_id, method_of(request), request, done, within_ms)

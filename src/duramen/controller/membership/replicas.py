@@ -136,7 +136,7 @@ class Replicating:
         """The replicas of this node; None before it takes part."""
         return self._replicas
 
-    # -- what the controller's log says -------------------------------------------------------------
+    # -- events of the controller's log -------------------------------------------------------------
 
     def begin(self, broker_epoch: int) -> None:
         """Take part, under that registration: partitions published from here on come after it."""
@@ -215,7 +215,7 @@ class Replicating:
         for _, replica in () if self._replicas is None else self._replicas:
             yield replica.behind()
 
-    # -- what other nodes say -----------------------------------------------------------------------
+    # -- messages of other nodes --------------------------------------------------------------------
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Messages of another node's replicas. Raises RequestInvalid if they are unreadable."""
@@ -245,7 +245,7 @@ class Replicating:
             some = tuple(reports[first : first + _PROPOSALS_AT_ONCE])
             self._asker.ask(requests.ReportLeaders(reporter, some), lambda _: None, within_ms=_WITHIN_MS)
 
-    # -- what the replicas want of those around them ------------------------------------------------
+    # -- dependencies of the replicas ---------------------------------------------------------------
 
     def send(
         self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]

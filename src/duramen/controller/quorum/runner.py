@@ -80,7 +80,7 @@ class Runner:
             )
         self._go_on()
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def machine(self) -> RaftMachine:
@@ -124,7 +124,7 @@ class Runner:
         """The quorum as this replica knows it (KIP-836)."""
         return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
 
-    # -- what is asked ------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------
 
     def propose(self, events: Sequence[Event], done: ProposalDone) -> None:
         """Order events, at least one; `done(position of the last)` once they are committed and applied.

@@ -118,7 +118,7 @@ class InventoryQuotas:
         self._asking: set[Hashable] = set()
         self._refreshed = 0
 
-    # -- how many topics ----------------------------------------------------------------------------
+    # -- numbers of topics --------------------------------------------------------------------------
 
     def create(self, namespace: int, names: Sequence[str], make: Make, done: Done) -> None:
         """Create as many topics as the quotas allow, in the order of their names; the others are refused."""
@@ -306,7 +306,7 @@ class InventoryQuotas:
         tenants = [scope.id] if scope.level == TENANT else [one.id for one in directory.tenants(scope.account)]
         return [one.id for tenant in tenants for one in directory.namespaces(tenant)]
 
-    # -- how many bytes -----------------------------------------------------------------------------
+    # -- stored bytes -------------------------------------------------------------------------------
 
     def store(self, account: str, topic: EntryName, size: int) -> Callable[[], None]:
         """Reserve bytes that a topic is to store; call the result once they are stored, or will not be.
@@ -332,7 +332,7 @@ class InventoryQuotas:
         else:
             self.stored.refresh(partial(done, None))
 
-    # -- how fast -----------------------------------------------------------------------------------
+    # -- rates --------------------------------------------------------------------------------------
 
     def produced(self, account: str, topic: EntryName, size: int) -> int:
         """Count bytes sent to a topic; returns the throttle time of the client in ms."""

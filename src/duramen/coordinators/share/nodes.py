@@ -88,7 +88,7 @@ class ShareNodes:
         server.handle(LOCATE, self._locate)
         server.handle(DROP, self._drop)
 
-    # -- where groups are ---------------------------------------------------------------------------
+    # -- locations of groups ------------------------------------------------------------------------
 
     def locate(self, keys: Iterable[ShareKey], done: LocatedDone) -> None:
         """The group's offsets in partitions, at any leader: None if it has no state for one."""

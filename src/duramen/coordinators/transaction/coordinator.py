@@ -395,7 +395,7 @@ class Transactions:
             # As in Apache Kafka, the transaction is checked first, even if the group refuses the offsets.
             self._admit_to(id_, identity, partition, joins, admitted)
 
-    # -- how it ends --------------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------------
 
     def end(self, id_: str, identity: ProducerIdentity, *, commit: bool, version: int, done: IdentityDone) -> None:
         """Commit or abort; responds with the identity to continue with.

@@ -171,7 +171,7 @@ class ClusterAssembly:
         self._gathering.stop()
         await self._door.close()
 
-    # -- what is known, and what is asked -----------------------------------------------------------
+    # -- state and requests -------------------------------------------------------------------------
 
     async def joined(self) -> UUID:
         """Wait until the node has joined a cluster; returns its id. Raises the reason if it never will."""
@@ -324,7 +324,7 @@ class ClusterAssembly:
         _settle(self.failure, error)
         _settle(self._joined, error)
 
-    # -- where the voters are -----------------------------------------------------------------------
+    # -- endpoints of voters ------------------------------------------------------------------------
 
     def _reach(self, voters: Voters) -> None:
         """The voters, or the leader, have changed: keep connections to them, and notify all connected nodes."""
@@ -377,7 +377,7 @@ class ClusterAssembly:
         for node_id in self._neighbours.there:
             member.opened(node_id)
 
-    # -- what the door says -------------------------------------------------------------------------
+    # -- events of the door -------------------------------------------------------------------------
 
     def opened(self, link: PeerLink) -> None:
         """A node is connected."""

@@ -60,7 +60,7 @@ class PeerConnections:
             if dialer.link is not None:
                 dialer.link.close("the node has another address, or is no longer a voter")
 
-    # -- who is there -------------------------------------------------------------------------------
+    # -- members ------------------------------------------------------------------------------------
 
     @property
     def there(self) -> Sequence[int]:

@@ -108,7 +108,7 @@ class QuorumReplica:
         if self.runner is not None:
             self.runner.disconnected(node_id)
 
-    # -- what the replica needs of those around it ----------------------------------------------------
+    # -- dependencies of the replica ------------------------------------------------------------------
 
     def send(self, node_id: int, message: Wire) -> None:
         """Send a message; it is lost without a connection, or if too much waits on it."""

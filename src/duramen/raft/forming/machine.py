@@ -72,7 +72,7 @@ class Forming:
         effects, self._effects = self._effects, []
         return effects
 
-    # -- what happens -------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Ask all seeds again after some time."""
@@ -184,7 +184,7 @@ class Forming:
         self._persist(self.kept._replace(promise=None, cluster_id=cluster_id, voters=voters))
         self._effects.append(Belongs(cluster_id, voters))
 
-    # -- what is to be done -------------------------------------------------------------------------
+    # -- effects ------------------------------------------------------------------------------------
 
     def _persist(self, kept: FormationDiskState) -> None:
         self.kept = kept

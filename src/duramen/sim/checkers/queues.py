@@ -189,7 +189,7 @@ class QueueModel:
         """Whether the entry at this offset was."""
         return any(start <= offset <= end for start, end in self.taken or ())
 
-    # -- what goes by itself --------------------------------------------------------------------------
+    # -- background work ------------------------------------------------------------------------------
 
     def may_go(self, entry: ModelEntry, now_ms: int) -> bool:
         """Whether an entry may be gone by itself."""

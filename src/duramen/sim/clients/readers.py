@@ -110,7 +110,7 @@ class Readers:
         if read.offset < following < read.until:
             self._go_on(read, following)
 
-    # -- what fails ---------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------------
 
     def _failed(self, read: _Read, error: BaseException, reach: int) -> None:
         history = read.history
@@ -164,7 +164,7 @@ class Readers:
             return self._clients.faults.failed_syncs > 0  # what the system dropped then is written again, not at once
         return isinstance(error, StorageFailed | OSError) and self._clients.faults.failed_reads > failed_reads
 
-    # -- what the scrubber has found ----------------------------------------------------------------
+    # -- findings of the scrubber -------------------------------------------------------------------
 
     def _in_quarantine(self) -> dict[LogHistory, tuple[list[Damage], int]]:
         """What is not served of each log, and where the segment begins that the scrubber has not seen whole."""

@@ -294,7 +294,7 @@ class SnapshotReaders:
         cache.at, cache.state = reading.at, state
         cache.opened_ms, cache.lives = reading.opened_ms, reading.lives
 
-    # -- what is refused ----------------------------------------------------------------------------
+    # -- refusals -----------------------------------------------------------------------------------
 
     def _refused(self, cache: _Cache, reading: _Reading, error: BaseException) -> None:
         """It is tried again another time, or given up."""

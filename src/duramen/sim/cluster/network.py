@@ -74,7 +74,7 @@ class SimulatedNetwork:
         self._true = true
         self._links: dict[tuple[int, int, PeerChannel], SimulatedLink] = {}
 
-    # -- who is connected ---------------------------------------------------------------------------
+    # -- connections --------------------------------------------------------------------------------
 
     def link(self, node_id: int, other_id: int, channel: PeerChannel) -> SimulatedLink | None:
         """The connection of a node to another one, as far as that node knows."""
@@ -135,7 +135,7 @@ class SimulatedNetwork:
             if link is not None:
                 self._reset(link)
 
-    # -- what is said -------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------
 
     def say(self, link: SimulatedLink, node_id: int, act: Act) -> None:
         """A node says something: `act` is what it does to the other one."""

@@ -354,7 +354,7 @@ class SimulatedNode:
         if self.process is not None:
             self.process.paused_until_us = self._true.now_us + for_us
 
-    # -- how it comes to a cluster -------------------------------------------------------------------
+    # -- joining a cluster ---------------------------------------------------------------------------
 
     def _ask_seed(self, node_id: int, body: bytes, done: Callable[[int, str, bytes], None]) -> None:
         link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
@@ -414,7 +414,7 @@ class SimulatedNode:
             voter = Voter(self.replica_id, address_of(self.node_id))
             coming.replace(partial(runner.join, voter), replaces=True)
 
-    # -- what the quorum's replica needs -------------------------------------------------------------
+    # -- dependencies of the quorum's replica --------------------------------------------------------
 
     def send(self, node_id: int, message: Wire) -> None:
         self._watcher.said(self.node_id, message)
@@ -450,7 +450,7 @@ class SimulatedNode:
         if self.member is not None:
             self.member.restored()
 
-    # -- what the member needs of the network --------------------------------------------------------
+    # -- the network of the member -------------------------------------------------------------------
 
     def ask(
         self,

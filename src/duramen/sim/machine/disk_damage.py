@@ -200,7 +200,7 @@ class Decay:
         self._disk.replace(path, older if damage == "older copy" else content[:place])
         return damage, place, len(content)
 
-    # -- what is beside them ------------------------------------------------------------------------
+    # -- other state --------------------------------------------------------------------------------
 
     def _index(self, paths: list[str], damage: str = "") -> Decayed | None:
         whole = [path for path in paths if path.removesuffix(".index") not in self._damaged]

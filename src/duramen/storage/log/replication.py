@@ -60,7 +60,7 @@ class Replicated:
         self._before.clear()
         self._remembered_offset = end_offset
 
-    # -- what is not committed ----------------------------------------------------------------------
+    # -- uncommitted records ------------------------------------------------------------------------
 
     def remember(self, base_offset: int, producer_id: int, producer: ProducerRow | None) -> None:
         """A batch is appended at `base_offset`: `producer` is the producer's entry before it.

@@ -199,7 +199,7 @@ class Rescue:
         stems = (name.removesuffix(".log") for name in self._files.names(directory) if name.endswith(".log"))
         return sorted(dict(sorted(place for stem in stems if (place := parse_segment_name(stem)))).items())
 
-    # -- what makes no sense ------------------------------------------------------------------------
+    # -- contradictions -----------------------------------------------------------------------------
 
     def keep(self, log_id: LogId) -> None:
         """Mark the directory of a log without a known owner, so that no later start takes it for a deleted log's."""

@@ -77,7 +77,7 @@ class PartitionLedger:
         """What to raise where a promise is broken."""
         return BrokenPromise(f"{self.name}: {what}")
 
-    # -- what replicas do ---------------------------------------------------------------------------
+    # -- operations of replicas ---------------------------------------------------------------------
 
     def appended(self, node_id: int, epoch: int, first_offset: int, next_offset: int, crc: int) -> None:
         """A batch was written."""
@@ -166,7 +166,7 @@ class PartitionLedger:
         if self.committed[at].crc != crc:
             raise self.broken(f"a batch is acknowledged at {first_offset}, where another is committed")
 
-    # -- what follows -------------------------------------------------------------------------------
+    # -- consequences -------------------------------------------------------------------------------
 
     def _commit(self, batch: CommittedBatch) -> None:
         self.committed.append(batch)

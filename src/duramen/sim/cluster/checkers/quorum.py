@@ -118,7 +118,7 @@ class Council:
             raise BrokenPromise(f"node {node_id} begins with a snapshot of what never was committed")
         self._applied[node_id] = end_offset
 
-    # -- what it decides ----------------------------------------------------------------------------
+    # -- decisions ----------------------------------------------------------------------------------
 
     def take(self, batch: EntryBatch) -> list[Event]:
         """The events of the next committed batch take effect; raises BrokenPromise where one cannot be right."""

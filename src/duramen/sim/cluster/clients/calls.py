@@ -125,7 +125,7 @@ class ClientCalls:
             raise BrokenPromise(f"the producer id {producer_id} was handed out twice")
         self._producer_ids.add(producer_id)
 
-    # -- what clients know --------------------------------------------------------------------------
+    # -- views of clients ---------------------------------------------------------------------------
 
     def any_node(self) -> int:
         """Some node."""
