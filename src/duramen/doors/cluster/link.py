@@ -87,7 +87,7 @@ class PeerLink(asyncio.BufferedProtocol):
 
     @property
     def me(self) -> HandshakeIdentity:
-        """This node's identity here."""
+        """The identity of this node."""
         return self._handshake.me
 
     @property
