@@ -10,22 +10,22 @@ from tests.service.inventory import InventoryTopics
 from duramen.base.errors import RequestInvalid
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.doors.queues.types import (
-    AckWish,
-    DeleteWish,
-    EditWish,
-    EnqueueWish,
-    ExtendWish,
-    LeasesWish,
-    NackWish,
-    QueueWish,
-    ReplaceWish,
+    AckRequest,
+    DeleteRequest,
+    EditRequest,
+    EnqueueRequest,
+    ExtendRequest,
+    LeasesRequest,
+    NackRequest,
+    QueueRequest,
+    ReplaceRequest,
 )
 
 READS = {"retrieve", "queues", "stats"}
 WISHES: dict[str, Any] = {
-    "enqueue": EnqueueWish([]), "edit": EditWish("q", []), "delete": DeleteWish("q", []),
-    "replace": ReplaceWish("q", "start", []), "lease": LeasesWish(["q"]), "ack": AckWish([]), "nack": NackWish([]),
-    "extend": ExtendWish([], 1000), "purge": QueueWish("q"), "drop": QueueWish("q"),
+    "enqueue": EnqueueRequest([]), "edit": EditRequest("q", []), "delete": DeleteRequest("q", []),
+    "replace": ReplaceRequest("q", "start", []), "lease": LeasesRequest(["q"]), "ack": AckRequest([]), "nack": NackRequest([]),
+    "extend": ExtendRequest([], 1000), "purge": QueueRequest("q"), "drop": QueueRequest("q"),
 }  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class NodeAddress(http.HttpNode):
         self,
         method: str,
         path: str,
-        document: Mapping[str, object] | http.Wish | None = None,
+        document: Mapping[str, object] | http.RequestBody | None = None,
         *,
         timeout_s: float = http.HTTP_TIMEOUT_S,
     ) -> Any:

@@ -26,7 +26,7 @@ __all__ = [
     "HttpExchange",
     "HttpNode",
     "IdleConnections",
-    "Wish",
+    "RequestBody",
     "path_of",
     "problem_of",
     "server_address",
@@ -41,7 +41,7 @@ _KEPT_S: Final = 2.0  # less than a node waits for the next question on a connec
 _Connection = TypeVar("_Connection")
 
 
-class Wish(NamedTuple):
+class RequestBody(NamedTuple):
     """A request body other than JSON, and its media type."""
 
     content: bytes
@@ -111,7 +111,7 @@ class HttpExchange:
         address: str,
         method: str,
         path: str,
-        document: Mapping[str, object] | Wish | None = None,
+        document: Mapping[str, object] | RequestBody | None = None,
         accept: str = "",
         *,
         keep: bool = False,
@@ -126,7 +126,7 @@ class HttpExchange:
         self._content = bytearray()
         self._connection = h11.Connection(h11.CLIENT)
         self._headers: list[tuple[bytes, bytes]] = []
-        if isinstance(document, Wish):
+        if isinstance(document, RequestBody):
             body, type_ = document
         else:
             body, type_ = b"" if document is None else json.dumps(document).encode(), "application/json"
@@ -271,7 +271,7 @@ class HttpNode:
         return self._exchange("GET", path, None, HTTP_TIMEOUT_S, accept).content()
 
     def exchange(
-        self, method: str, path: str, document: Mapping[str, object] | Wish | None = None, accept: str = ""
+        self, method: str, path: str, document: Mapping[str, object] | RequestBody | None = None, accept: str = ""
     ) -> HttpExchange:
         """Any question, and its answer with its headers."""
         return self._exchange(method, path, document, HTTP_TIMEOUT_S, accept)
@@ -330,7 +330,7 @@ class HttpNode:
         self,
         method: str,
         path: str,
-        document: Mapping[str, object] | Wish | None = None,
+        document: Mapping[str, object] | RequestBody | None = None,
         *,
         timeout_s: float = HTTP_TIMEOUT_S,
     ) -> Any:
@@ -338,7 +338,12 @@ class HttpNode:
         return self._exchange(method, path, document, timeout_s).answer()
 
     def _exchange(
-        self, method: str, path: str, document: Mapping[str, object] | Wish | None, timeout_s: float, accept: str = ""
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, object] | RequestBody | None,
+        timeout_s: float,
+        accept: str = "",
     ) -> HttpExchange:
         idle = self._idle
         exchange = HttpExchange(self.address, method, path, document, accept, keep=idle is not None)

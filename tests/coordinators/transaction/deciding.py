@@ -5,7 +5,7 @@ from typing import Any
 from tests.coordinators.transaction.transacting import Writer
 
 from duramen.codec.attempts import TaskAttempt
-from duramen.coordinators.transaction.batch_decisions import Wish, Won
+from duramen.coordinators.transaction.batch_decisions import DecisionRequest, Won
 from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.transactions.batch_decisions import AttemptWinner
 
@@ -47,7 +47,7 @@ class Run:
     def ask(self, batch: int, *won: Won, digest: bytes = b"") -> CallbackResult[None]:
         """Ask for a decision; nothing is settled."""
         answer: CallbackResult[None] = CallbackResult()
-        wish = Wish(self.query, self.number, batch, digest, won)
+        wish = DecisionRequest(self.query, self.number, batch, digest, won)
         self.hand.broker.transactions.decisions.decide(wish, answer)
         return answer
 

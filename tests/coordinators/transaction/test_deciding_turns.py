@@ -14,7 +14,7 @@ from duramen.base.errors import (
 )
 from duramen.base.metrics import Metrics
 from duramen.codec.attempts import TaskAttempt
-from duramen.coordinators.transaction.batch_decisions import Decisions, Wish, Won
+from duramen.coordinators.transaction.batch_decisions import DecisionRequest, Decisions, Won
 from duramen.coordinators.transaction.lateness import Lateness
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.sim.broker import CallbackResult
@@ -124,7 +124,7 @@ class Scripted:
 
     def decide(self, batch: int, *won: Won) -> CallbackResult[None]:
         answer: CallbackResult[None] = CallbackResult()
-        self.decisions.decide(Wish("q", 1, batch, b"", won), answer)
+        self.decisions.decide(DecisionRequest("q", 1, batch, b"", won), answer)
         return answer
 
 

@@ -20,7 +20,7 @@ from duramen.codec.jsonbytes import Base64, json_of
 from duramen.doors.http.produce import produce
 from duramen.doors.http.reads import HttpReads
 from duramen.doors.http.serving.problems import answer_to_partly_stored
-from duramen.doors.http.types.types import Place, RecordInfo, RecordPlaces, RecordsQuery, RecordWish
+from duramen.doors.http.types.types import Place, RecordInfo, RecordPlaces, RecordRequest, RecordsQuery
 from duramen.doors.problems import PartlyStored
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
 from duramen.service.forwarding.memory import Room
@@ -47,7 +47,7 @@ def alone(hand: ManualBroker) -> Forwarding:
     return Forwarding(hand.broker, Nowhere(), Room(MIB))
 
 
-def storing(hand: ManualBroker, name: str, wishes: list[RecordWish]) -> Coroutine[Any, Any, RecordPlaces]:
+def storing(hand: ManualBroker, name: str, wishes: list[RecordRequest]) -> Coroutine[Any, Any, RecordPlaces]:
     return produce(hand.broker, alone(hand), hand.broker.streams.get(name), wishes, 1000)
 
 
@@ -78,7 +78,7 @@ class Model:
     def __init__(self) -> None:
         self.stored: dict[int, list[tuple[Any, ...]]] = {0: [], 1: [], 2: []}
 
-    def place(self, wish: RecordWish, partition: int, now_ms: int) -> Place:
+    def place(self, wish: RecordRequest, partition: int, now_ms: int) -> Place:
         timestamp = now_ms if wish.timestamp is None else wish.timestamp
         self.stored[partition].append((wish.key, wish.value, wish.headers, timestamp))
         return Place(partition, len(self.stored[partition]) - 1)
@@ -91,7 +91,7 @@ def text_or_bytes(*, null: bool) -> st.SearchStrategy[Any]:
 
 names: st.SearchStrategy[str | Base64] = text_or_bytes(null=False)
 wishes = st.builds(
-    RecordWish,
+    RecordRequest,
     value=text_or_bytes(null=True),
     key=text_or_bytes(null=True),
     headers=st.lists(st.tuples(names, text_or_bytes(null=True)), max_size=3),
@@ -101,7 +101,9 @@ wishes = st.builds(
 
 
 @given(st.lists(st.lists(wishes, min_size=1, max_size=30), max_size=4), st.integers(1, 7), st.integers(1, 200))
-def test_any_records_are_read_as_they_were_stored(requests: list[list[RecordWish]], limit: int, max_bytes: int) -> None:
+def test_any_records_are_read_as_they_were_stored(
+    requests: list[list[RecordRequest]], limit: int, max_bytes: int
+) -> None:
     hand, model = ManualBroker(), Model()
     hand.create("s", partitions=3, max_message_bytes=600)
     for request in requests:
@@ -148,7 +150,7 @@ def test_what_was_stored_is_said_where_the_disk_took_only_some() -> None:
         hand.produce("s", b"before", partition=partition)
     hand.settle()
     failing_at(hand, stream.partition(1).log.directory)
-    request = [RecordWish(str(number), partition=number % 2) for number in range(4)]
+    request = [RecordRequest(str(number), partition=number % 2) for number in range(4)]
     with pytest.raises(PartlyStored) as raised:
         run(hand, storing(hand, "s", request))
     assert isinstance(raised.value.error, StorageFailed | StorageFull)
@@ -170,17 +172,17 @@ def test_where_nothing_was_stored_the_error_is_the_answer() -> None:
     hand.settle()
     failing_at(hand, stream.partition(0).log.directory)
     with pytest.raises((StorageFailed, StorageFull)):
-        run(hand, storing(hand, "s", [RecordWish("v")]))
+        run(hand, storing(hand, "s", [RecordRequest("v")]))
 
 
 def test_all_batches_are_checked_before_the_first_is_appended() -> None:
     hand = ManualBroker()
     hand.create("compacted", partitions=2, cleanup_policy="compact")
     with pytest.raises(BatchInvalid, match="every record needs a key"):
-        run(hand, storing(hand, "compacted", [RecordWish("v", "k", partition=0), RecordWish("v", partition=1)]))
+        run(hand, storing(hand, "compacted", [RecordRequest("v", "k", partition=0), RecordRequest("v", partition=1)]))
     hand.create("small", max_message_bytes=200)
     with pytest.raises(BatchTooLarge, match="record 1: it takes"):
-        run(hand, storing(hand, "small", [RecordWish("v"), RecordWish("v" * 200)]))
+        run(hand, storing(hand, "small", [RecordRequest("v"), RecordRequest("v" * 200)]))
     assert hand.values("compacted") == hand.values("small") == []
 
 
@@ -189,7 +191,7 @@ def test_a_stream_that_is_deleted_meanwhile() -> None:
     hand.create("s")
 
     async def meanwhile() -> None:
-        task = asyncio.ensure_future(storing(hand, "s", [RecordWish("v")] * 1000))
+        task = asyncio.ensure_future(storing(hand, "s", [RecordRequest("v")] * 1000))
         await asyncio.sleep(0)
         hand.delete("s")
         with pytest.raises(StreamNotFound, match="deleted meanwhile"):
@@ -201,7 +203,7 @@ def test_a_stream_that_is_deleted_meanwhile() -> None:
 def test_the_answer_is_what_json_says_of_it() -> None:
     hand = ManualBroker()
     hand.create("s")
-    run(hand, storing(hand, "s", [RecordWish({"base64": "/w=="}, "k", [("h", None)])]))
+    run(hand, storing(hand, "s", [RecordRequest({"base64": "/w=="}, "k", [("h", None)])]))
     (record,) = read_all(hand, "s", 0)
-    wish = msgspec.json.decode(msgspec.json.encode(record), type=RecordWish)
+    wish = msgspec.json.decode(msgspec.json.encode(record), type=RecordRequest)
     assert (wish.value, wish.key, wish.headers, wish.partition) == ({"base64": "/w=="}, "k", [("h", None)], 0)

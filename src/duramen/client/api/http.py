@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.client.api.arguments import INT32_MAX, checked_names, flag, text, whole
 from duramen.client.api.values import GroupDetails, GroupInfo, NodeInfo, OffsetChange, value_of
-from duramen.client.http import HttpExchange, Wish, path_of
+from duramen.client.http import HttpExchange, RequestBody, path_of
 
 __all__ = [
     "Config",
@@ -43,7 +43,7 @@ class Question(NamedTuple):
 
     method: str
     path: str
-    document: Mapping[str, object] | Wish | None = None
+    document: Mapping[str, object] | RequestBody | None = None
     server: str = ""
     accept: str = ""
     header: str = ""

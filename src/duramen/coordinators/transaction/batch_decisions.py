@@ -31,7 +31,7 @@ from duramen.transactions import machine
 from duramen.transactions.batch_decisions import AttemptFate, AttemptWinner, Query
 from duramen.transactions.values import AT_REST, SERVER_VERSION, ProducerIdentity, TransactionalId, TransactionState
 
-__all__ = ["Decisions", "Wish", "Won"]
+__all__ = ["DecisionRequest", "Decisions", "Won"]
 
 Done = Callable[[DuramenError | None], None]
 BegunDone = Callable[[int, bool, DuramenError | None], None]
@@ -48,7 +48,7 @@ class Won(NamedTuple):
     identity: ProducerIdentity
 
 
-class Wish(NamedTuple):
+class DecisionRequest(NamedTuple):
     """A driver's request to decide: a batch of a query by one of its runs. `digest` is empty if unknown."""
 
     query: str
@@ -149,7 +149,7 @@ class Decisions:
 
         self._turn(query, act, answer)
 
-    def decide(self, wish: Wish, done: Done) -> None:
+    def decide(self, wish: DecisionRequest, done: Done) -> None:
         """Store the decision about a batch, then commit the winners and abort the others.
 
         It calls `done` once that has started. A repeated request resumes. Raises like `deciding.decide`, and
@@ -205,7 +205,7 @@ class Decisions:
         one = self._known.get(id_)
         return one is not None and one.state is _ONGOING
 
-    def _check_won(self, wish: Wish) -> None:
+    def _check_won(self, wish: DecisionRequest) -> None:
         """Check that every winner is open with its producer: then it stays open until it is ended here."""
         for won in wish.won:
             id_ = TaskAttempt(wish.query, wish.run, wish.batch, *won.winner).id

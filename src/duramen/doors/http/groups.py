@@ -30,7 +30,7 @@ from duramen.doors.http.types.types import (
     MemberInfo,
     OffsetMove,
     OffsetMoves,
-    OffsetsWish,
+    OffsetsRequest,
 )
 from duramen.groups.records import OffsetKey
 from duramen.groups.values import MemberSnapshot
@@ -154,7 +154,7 @@ def _moved(call: Call) -> Sequence[str]:
     return streams or ()
 
 
-async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
+async def _move(call: Call, body: OffsetsRequest) -> OffsetMoves:
     await completion(call.broker.internal_streams.ensure_offsets)  # it may be the first group
     answer = await coordinated(call, _reset, Manage("move", call.path["id"], msgspec.json.encode(body)))
     return msgspec.json.decode(answer, type=OffsetMoves)
@@ -162,7 +162,7 @@ async def _move(call: Call, body: OffsetsWish) -> OffsetMoves:
 
 async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
     try:
-        body = msgspec.json.decode(wish, type=OffsetsWish)
+        body = msgspec.json.decode(wish, type=OffsetsRequest)
     except msgspec.MsgspecError as error:
         raise RequestInvalid(f"the request about a group cannot be decoded: {error}") from None
     try:

@@ -15,15 +15,15 @@ from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.inventory import (
     AccountQuery,
-    AliasWish,
+    AliasRequest,
     CreatedInfo,
     FailedName,
-    LookupWish,
+    LookupRequest,
     MovedInfo,
     NamespaceChange,
     NamespaceInfo,
     NamespaceList,
-    NamesWish,
+    NamesRequest,
     PartsQuery,
     Position,
     PositionQuery,
@@ -33,7 +33,7 @@ from duramen.doors.http.types.inventory import (
     TopicChange,
     TopicInfo,
     TopicList,
-    TopicMovesWish,
+    TopicMovesRequest,
     TopicNames,
     TopicPathInfo,
     TopicsFound,
@@ -115,7 +115,7 @@ async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
     return await _read(call, read)
 
 
-async def _create_tenants(call: Call, query: AccountQuery, body: NamesWish) -> CreatedInfo:
+async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest) -> CreatedInfo:
     account = _account(call, query)
     found: CreatedNames = await call_back(
         lambda done: _inventory(call).create_tenants(account, body.names, body.labels, done)
@@ -169,7 +169,7 @@ async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
     return await _read(call, read)
 
 
-async def _create_namespaces(call: Call, query: AccountQuery, body: NamesWish) -> CreatedInfo:
+async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest) -> CreatedInfo:
     account, tenant = _account(call, query), call.path["tenant"]
     found: CreatedNames = await call_back(
         lambda done: _inventory(call).create_namespaces(account, tenant, body.names, body.labels, done)
@@ -238,7 +238,7 @@ async def _create_topics(call: Call, query: AccountQuery, body: TopicNames) -> C
     return _created(call, CreatedNames(created, existing, problems))
 
 
-async def _lookup(call: Call, query: AccountQuery, body: LookupWish) -> TopicsFound:
+async def _lookup(call: Call, query: AccountQuery, body: LookupRequest) -> TopicsFound:
     account, inventory, (tenant, namespace) = _account(call, query), _inventory(call), _where(call)
 
     def read() -> TopicsFound:
@@ -281,7 +281,7 @@ def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
     )  # fmt: skip
 
 
-async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesWish) -> MovedInfo:
+async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesRequest) -> MovedInfo:
     account, inventory, moves = _account(call, query), _inventory(call), list[TopicMove]()
     await _found_namespace(call, query)
     for wish in body.moves:
@@ -297,7 +297,7 @@ async def _delete_topic(call: Call, query: AccountQuery) -> Position:
     return Position(inventory.position)
 
 
-async def _alias(call: Call, query: AccountQuery, body: AliasWish) -> TopicInfo:
+async def _alias(call: Call, query: AccountQuery, body: AliasRequest) -> TopicInfo:
     account, inventory, path = _account(call, query), _inventory(call), TopicPath(*_where(call), body.name)
     target = TopicPath(body.topic.tenant, body.topic.namespace, body.topic.name)
     await call_back(lambda done: inventory.alias(account, path, target, done))

@@ -11,7 +11,7 @@ from duramen.broker.streams import Stream
 from duramen.coordinators.lease.requests import LeasesFound
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.snapshots.forwarding import FindWish, find, find_together, held
+from duramen.doors.http.snapshots.forwarding import FindRequest, find, find_together, held
 from duramen.doors.http.snapshots.vectors import (
     SNAPSHOT_ERRORS,
     check_keyed,
@@ -25,7 +25,7 @@ from duramen.doors.http.types.snapshots import (
     LeaseInfo,
     LeaseList,
     LeaseQuery,
-    LeaseWish,
+    SnapshotLeaseRequest,
     SnapshotPartition,
 )
 from duramen.keyed.leases import Lease
@@ -37,7 +37,7 @@ _ID_BYTES: Final = 10
 _WAIT_MS: Final = 5000
 
 
-async def _open(call: Call, body: LeaseWish) -> LeaseInfo:
+async def _open(call: Call, body: SnapshotLeaseRequest) -> LeaseInfo:
     check_keyed(call.topic)
     lease = await (_hold_here(call, body) if call.broker.alone else _hold_everywhere(call, body))
     call.status = 201
@@ -48,7 +48,7 @@ def _new_id(call: Call) -> str:
     return base64.b32encode(call.broker.random_bytes(_ID_BYTES)).decode().lower()
 
 
-async def _hold_here(call: Call, body: LeaseWish) -> Lease:
+async def _hold_here(call: Call, body: SnapshotLeaseRequest) -> Lease:
     stream, running = call.topic, views_of(call, call.topic)
     positions = parse_vector(body.at, stream) if body.at else None
     if positions is None:
@@ -63,12 +63,12 @@ async def _hold_here(call: Call, body: LeaseWish) -> Lease:
         release()
 
 
-async def _hold_everywhere(call: Call, body: LeaseWish) -> Lease:
+async def _hold_everywhere(call: Call, body: SnapshotLeaseRequest) -> Lease:
     """On a cluster each leader reports its part of the snapshot and holds it before the lease is answered."""
     stream = call.topic
     if body.at:
         found: Sequence[SnapshotPartition] = await asyncio.gather(*(
-            find(call, stream.partition(index), FindWish(at, epoch, max_wait_ms=_WAIT_MS))
+            find(call, stream.partition(index), FindRequest(at, epoch, max_wait_ms=_WAIT_MS))
             for index, (at, epoch) in parse_places(body.at, stream).items()
         ))  # fmt: skip
     else:

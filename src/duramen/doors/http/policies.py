@@ -12,7 +12,7 @@ from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.policies import (
     PoliciesInfo,
-    PoliciesWish,
+    PoliciesRequest,
     PolicyInfo,
     PolicyQuery,
     QuotaInfo,
@@ -55,7 +55,7 @@ async def _show(call: Call, query: PolicyQuery) -> PoliciesInfo:
     return await _found(call, query)
 
 
-async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesWish) -> PoliciesInfo:
+async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesRequest) -> PoliciesInfo:
     policies, account = call.broker.inventory.policies, _account(call, query)
     shard, place = await call_back(partial(policies.change, account, _path(call), body.policies))
     confirmed: list[int] | msgspec.UnsetType = msgspec.UNSET

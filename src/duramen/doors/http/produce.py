@@ -12,7 +12,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
 from duramen.codec.jsonbytes import wish_bytes, wish_headers
 from duramen.codec.partitioner import partition_of
-from duramen.doors.http.types.types import Place, RecordPlaces, RecordWish
+from duramen.doors.http.types.types import Place, RecordPlaces, RecordRequest
 from duramen.doors.problems import PartlyStored, Stored
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
@@ -48,7 +48,7 @@ class _Building:
         self._size = HEADER_BYTES
         self._base_timestamp = self._max_timestamp = base_timestamp
 
-    def add(self, number: int, wish: RecordWish, key: bytes | None, now_ms: int) -> _Batch | None:
+    def add(self, number: int, wish: RecordRequest, key: bytes | None, now_ms: int) -> _Batch | None:
         """Add a record; returns the previous batch if the record did not fit into it."""
         timestamp = now_ms if wish.timestamp is None else wish.timestamp
         full: _Batch | None = None
@@ -84,7 +84,7 @@ def largest_body_bytes(stream: Stream) -> int:
 
 
 async def produce(
-    broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordWish], within_ms: int
+    broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordRequest], within_ms: int
 ) -> RecordPlaces:
     """Store records; returns their offsets once all are acknowledged at the stream's durability.
 
@@ -141,7 +141,7 @@ def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
     return here or list(led) or every
 
 
-async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: int) -> list[_Batch]:
+async def _build(stream: Stream, wishes: list[RecordRequest], now_ms: int, sticky: int) -> list[_Batch]:
     """Records without a key go to the partition `sticky`, like Kafka's sticky partitioner spreads batches."""
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
@@ -162,11 +162,11 @@ async def _build(stream: Stream, wishes: list[RecordWish], now_ms: int, sticky: 
     return built
 
 
-def _partition(stream: Stream, wish: RecordWish, key: bytes | None, sticky: int) -> int:
+def _partition(stream: Stream, wish: RecordRequest, key: bytes | None, sticky: int) -> int:
     if wish.partition is not None:
         return wish.partition
     return sticky if key is None else partition_of(key, len(stream.partitions))
 
 
-def _value(wish: RecordWish) -> bytes | None:
+def _value(wish: RecordRequest) -> bytes | None:
     return wish_bytes("value", wish.value)

@@ -15,24 +15,24 @@ from duramen.doors.http.serving.routes import LARGEST_BODY_BYTES, Call, HttpRout
 from duramen.doors.http.spaces import space
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.doors.queues.types import (
-    AckWish,
-    DeleteWish,
-    EditWish,
-    EnqueueWish,
+    AckRequest,
+    DeleteRequest,
+    EditRequest,
+    EnqueueRequest,
     EntryPage,
     EntryPlaces,
-    ExtendWish,
+    ExtendRequest,
     LeasesInfo,
-    LeasesWish,
-    NackWish,
+    LeasesRequest,
+    NackRequest,
     QueueNames,
+    QueueRequest,
     QueuesFound,
     QueuesQuery,
     QueuesRead,
     QueueStats,
-    QueueWish,
     RefusedEntries,
-    ReplaceWish,
+    ReplaceRequest,
     RetrieveQuery,
     StatsQuery,
     VersionsInfo,
@@ -64,7 +64,7 @@ def _leased_limit(_: Call) -> int:
     return _LEASED_BODY_BYTES
 
 
-async def _enqueue(call: Call, body: EnqueueWish | bytearray) -> EntryPlaces:
+async def _enqueue(call: Call, body: EnqueueRequest | bytearray) -> EntryPlaces:
     operations = _operations(call)
     return await (operations.enqueue_batch(body) if isinstance(body, bytearray) else operations.enqueue(body))
 
@@ -86,32 +86,32 @@ async def _retrieve_several(call: Call, body: QueuesRead) -> QueuesFound:
     return await (unless_gone(call.request, answer) if body.wait_ms else answer)
 
 
-async def _edit(call: Call, body: EditWish) -> VersionsInfo:
+async def _edit(call: Call, body: EditRequest) -> VersionsInfo:
     return await _operations(call).edit(body)
 
 
-async def _delete(call: Call, body: DeleteWish) -> None:
+async def _delete(call: Call, body: DeleteRequest) -> None:
     await _operations(call).delete(body)
 
 
-async def _replace(call: Call, body: ReplaceWish) -> EntryPlaces:
+async def _replace(call: Call, body: ReplaceRequest) -> EntryPlaces:
     return await _operations(call).replace(body)
 
 
-async def _lease(call: Call, body: LeasesWish) -> LeasesInfo:
+async def _lease(call: Call, body: LeasesRequest) -> LeasesInfo:
     answer = _operations(call).lease(body)
     return await (unless_gone(call.request, answer) if body.wait_ms else answer)
 
 
-async def _ack(call: Call, body: AckWish) -> RefusedEntries:
+async def _ack(call: Call, body: AckRequest) -> RefusedEntries:
     return await _operations(call).ack(body)
 
 
-async def _nack(call: Call, body: NackWish) -> RefusedEntries:
+async def _nack(call: Call, body: NackRequest) -> RefusedEntries:
     return await _operations(call).nack(body)
 
 
-async def _extend(call: Call, body: ExtendWish) -> RefusedEntries:
+async def _extend(call: Call, body: ExtendRequest) -> RefusedEntries:
     return await _operations(call).extend(body)
 
 
@@ -123,11 +123,11 @@ async def _stats(call: Call, query: StatsQuery) -> QueueStats:
     return await _operations(call).stats(query)
 
 
-async def _purge(call: Call, body: QueueWish) -> None:
+async def _purge(call: Call, body: QueueRequest) -> None:
     await _operations(call).purge(body)
 
 
-async def _drop(call: Call, body: QueueWish) -> None:
+async def _drop(call: Call, body: QueueRequest) -> None:
     await _operations(call).drop(body)
 
 

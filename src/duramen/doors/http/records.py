@@ -10,13 +10,13 @@ from duramen.doors.http.produce import largest_body_bytes, produce
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
 from duramen.doors.http.types.types import (
     Deleted,
+    DeletionRequest,
     Deletions,
-    DeletionWish,
     ProduceQuery,
     RecordPage,
     RecordPlaces,
     RecordsQuery,
-    RecordWishes,
+    RecordsRequest,
 )
 from duramen.service.authorize import Operation
 from duramen.service.forwarded_requests import DeleteRecordsResponse as DeletedRecords
@@ -29,7 +29,7 @@ def _limit(call: Call) -> int:
     return largest_body_bytes(call.topic)
 
 
-async def _produce(call: Call, query: ProduceQuery, body: RecordWishes) -> RecordPlaces:
+async def _produce(call: Call, query: ProduceQuery, body: RecordsRequest) -> RecordPlaces:
     return await produce(call.broker, call.forwarding, call.topic, body.records, query.timeout_ms)
 
 
@@ -46,7 +46,7 @@ async def _delete_in(forwarding: Forwarding, partition: Partition, before: int) 
     raise outcome if isinstance(outcome, DuramenError) else StorageFailed(f"deleting failed: {outcome}")
 
 
-async def _delete(call: Call, body: DeletionWish) -> Deletions:
+async def _delete(call: Call, body: DeletionRequest) -> Deletions:
     stream = call.topic
     partitions = list(stream.partitions) if body.partition is None else [stream.partition(body.partition)]
     before = LATEST if body.before is None else body.before

@@ -11,7 +11,7 @@ from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
 from duramen.doors.http.listing import names_listed, streams_page
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
-from duramen.doors.http.types.spaces import SpaceInfo, SpaceList, SpacesQuery, SpaceWish
+from duramen.doors.http.types.spaces import SpaceInfo, SpaceList, SpaceRequest, SpacesQuery
 from duramen.metadata.decisions import Definition
 from duramen.service.admission import AdmissionRules, Refuses
 from duramen.service.authorize import Access, Operation, ResourceType
@@ -51,7 +51,7 @@ def _created(call: Call) -> Sequence[str]:
     return (call.body.name,)
 
 
-async def _create(call: Call, body: SpaceWish) -> SpaceInfo:
+async def _create(call: Call, body: SpaceRequest) -> SpaceInfo:
     existed = call.admitted.topics.find(body.name) is not None
     config = {name: config_text(value) for name, value in body.config.items()} | {KIND: QUEUES}
     definition = Definition(body.name, body.shards, config)

@@ -23,8 +23,8 @@ from duramen.doors.http.types.types import (
     StreamChange,
     StreamInfo,
     StreamList,
+    StreamRequest,
     StreamsQuery,
-    StreamWish,
     ViewInfo,
 )
 from duramen.metadata.decisions import Definition, wide_subjects
@@ -172,7 +172,7 @@ def _created(call: Call) -> Sequence[str]:
     return (call.body.name,)
 
 
-async def _create(call: Call, body: StreamWish) -> StreamInfo:
+async def _create(call: Call, body: StreamRequest) -> StreamInfo:
     broker = call.broker
     partitions = body.partitions
     if partitions is None:

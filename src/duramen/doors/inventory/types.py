@@ -9,7 +9,7 @@ from msgspec import Meta
 from duramen.coordinators.inventory.feed import ChangePage
 from duramen.inventory.feed import InventoryChange, follow_token
 
-__all__ = ["ChangeInfo", "ChangesInfo", "ChangesQuery", "ChangesWish", "TopicNamed", "changes_info"]
+__all__ = ["ChangeInfo", "ChangesInfo", "ChangesQuery", "ChangesRequest", "TopicNamed", "changes_info"]
 
 _LARGEST_PAGE: Final = 1000
 _LONGEST_WAIT_MS: Final = 60_000
@@ -36,7 +36,7 @@ class ChangesQuery(_Wanted):
     wait_ms: _Wait = 0
 
 
-class ChangesWish(_Wanted, forbid_unknown_fields=True):
+class ChangesRequest(_Wanted, forbid_unknown_fields=True):
     """The same in a request over NATS."""
 
     limit: _Limit = 100

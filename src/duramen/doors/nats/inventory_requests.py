@@ -7,7 +7,7 @@ from typing import Final
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.base.principal import ANONYMOUS
 from duramen.doors.inventory.changes import poll, scope_of
-from duramen.doors.inventory.types import ChangesWish, changes_info
+from duramen.doors.inventory.types import ChangesRequest, changes_info
 from duramen.doors.nats.actions import INVENTORY_CHANGES
 from duramen.doors.nats.requests import NatsRequests, wish_of
 from duramen.service.admission import Admitted, Service
@@ -31,7 +31,7 @@ class NatsInventory(NatsRequests):
         """As of `NatsRequests`."""
         if instance.removeprefix(INVENTORY_PREFIX.decode()) != "changes":
             raise RequestInvalid(f"{subject[:200]!r} does not fit: the subject is {INVENTORY_PREFIX.decode()}changes")
-        wish = wish_of(payload, ChangesWish)
+        wish = wish_of(payload, ChangesRequest)
         future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
         self._service.admit(ANONYMOUS, INVENTORY_CHANGES, (), future.set_result)
         found = await future

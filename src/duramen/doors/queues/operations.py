@@ -15,31 +15,31 @@ from duramen.codec.jsonbytes import json_of, wish_bytes, wish_headers
 from duramen.doors.problems import PartlyStored, Stored, problem_of
 from duramen.doors.queues.types import (
     LARGEST_PAGE_BYTES,
-    AckWish,
-    DeleteWish,
-    EditWish,
-    EnqueueWish,
+    AckRequest,
+    DeleteRequest,
+    EditRequest,
+    EnqueueRequest,
     EntryInfo,
     EntryPage,
     EntryPlaces,
-    ExtendWish,
+    ExtendRequest,
     LeasedInfo,
     LeasedPlace,
     LeasesInfo,
-    LeasesWish,
-    NackWish,
-    NewEntryWish,
+    LeasesRequest,
+    NackRequest,
+    NewEntryRequest,
     QueueFound,
     QueueNames,
     QueueRead,
+    QueueRequest,
     QueuesFound,
     QueuesQuery,
     QueuesRead,
     QueueStats,
-    QueueWish,
     RefusedEntries,
     RefusedEntry,
-    ReplaceWish,
+    ReplaceRequest,
     RetrieveQuery,
     StatsQuery,
     VersionsInfo,
@@ -88,7 +88,7 @@ def _where(text: str) -> Where:
     return "end" if text == "end" else parse_position(text)
 
 
-def _entry(wish: NewEntryWish) -> NewEntry:
+def _entry(wish: NewEntryRequest) -> NewEntry:
     entry = NewEntry(
         wish_bytes("value", wish.value), wish_bytes("key", wish.key), tuple(wish_headers(wish.headers)),
         wish.timestamp, wish.delay_ms, wish.ttl_ms,
@@ -97,7 +97,7 @@ def _entry(wish: NewEntryWish) -> NewEntry:
     return entry
 
 
-async def _entries(wishes: Sequence[NewEntryWish]) -> list[NewEntry]:
+async def _entries(wishes: Sequence[NewEntryRequest]) -> list[NewEntry]:
     found = list[NewEntry]()
     for number, wish in enumerate(wishes):
         if number % _AT_ONCE == _AT_ONCE - 1:
@@ -177,7 +177,7 @@ class QueueOperations:
 
     # -- putting in ---------------------------------------------------------------------------------
 
-    async def enqueue(self, wish: EnqueueWish) -> EntryPlaces:
+    async def enqueue(self, wish: EnqueueRequest) -> EntryPlaces:
         """Add entries to queues. Raises PartlyStored if some of them are stored or may be."""
         space = self._writable
         _check_count(wish.entries)
@@ -279,7 +279,7 @@ class QueueOperations:
         named = queue_of(space, queue)
         return await _call_back(lambda done: self._requests.submit(space, named, command, done))
 
-    async def edit(self, wish: EditWish) -> VersionsInfo:
+    async def edit(self, wish: EditRequest) -> VersionsInfo:
         """Change the values of entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
@@ -287,14 +287,14 @@ class QueueOperations:
         first = await self._operate(Edit(queue, edits, request_of(self._space, wish.request)), queue.name)
         return VersionsInfo([first.offset + number for number in range(len(edits))])
 
-    async def delete(self, wish: DeleteWish) -> None:
+    async def delete(self, wish: DeleteRequest) -> None:
         """Delete entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
         entries = [(parse_position(one.position), one.version) for one in wish.entries]
         await self._operate(Delete(queue, entries, request_of(self._space, wish.request)), queue.name)
 
-    async def replace(self, wish: ReplaceWish) -> EntryPlaces:
+    async def replace(self, wish: ReplaceRequest) -> EntryPlaces:
         """Replace everything in a queue from a position on with other entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
@@ -304,19 +304,19 @@ class QueueOperations:
         positions = [Position(first.leader_epoch, first.offset + 1 + number) for number in range(len(new))]
         return EntryPlaces([position_text(position) for position in positions])
 
-    async def purge(self, wish: QueueWish) -> None:
+    async def purge(self, wish: QueueRequest) -> None:
         """Delete every entry of a queue."""
         queue = queue_of(self._space, check_name(wish.queue))
         await self._operate(Empty(queue, "purge", request_of(self._space, wish.request)), queue.name)
 
-    async def drop(self, wish: QueueWish) -> None:
+    async def drop(self, wish: QueueRequest) -> None:
         """Remove a queue with all its entries."""
         queue = queue_of(self._space, check_name(wish.queue))
         await self._operate(Empty(queue, "drop", request_of(self._space, wish.request)), queue.name)
 
     # -- leases -------------------------------------------------------------------------------------
 
-    async def lease(self, wish: LeasesWish) -> LeasesInfo:
+    async def lease(self, wish: LeasesRequest) -> LeasesInfo:
         """Lease entries."""
         space = self._writable
         names = list(dict.fromkeys(check_name(queue) for queue in wish.queues))
@@ -340,11 +340,11 @@ class QueueOperations:
         ]
         return LeasesInfo(infos)
 
-    async def ack(self, wish: AckWish) -> RefusedEntries:
+    async def ack(self, wish: AckRequest) -> RefusedEntries:
         """Acknowledge leased entries."""
         return await self._settle(wish.entries, wish.request, None)
 
-    async def nack(self, wish: NackWish) -> RefusedEntries:
+    async def nack(self, wish: NackRequest) -> RefusedEntries:
         """Return leased entries."""
         return await self._settle(wish.entries, wish.request, wish.delay_ms)
 
@@ -353,7 +353,7 @@ class QueueOperations:
         ask = partial(self._led.acknowledge, self._writable, entries, request=request, release_ms=delay_ms)
         return self._refused(await _call_back(ask))
 
-    async def extend(self, wish: ExtendWish) -> RefusedEntries:
+    async def extend(self, wish: ExtendRequest) -> RefusedEntries:
         """Extend leases."""
         ask = partial(self._led.extend, self._writable, _leased(wish.entries), wish.lease_ms)
         return self._refused(await _call_back(ask))
@@ -414,18 +414,18 @@ class QueueOperation(NamedTuple):
 
 
 OPERATIONS: Final[Mapping[str, QueueOperation]] = {
-    "enqueue": QueueOperation(EnqueueWish, Operation.WRITE, QueueOperations.enqueue),
+    "enqueue": QueueOperation(EnqueueRequest, Operation.WRITE, QueueOperations.enqueue),
     "retrieve": QueueOperation(QueuesRead, Operation.READ, QueueOperations.retrieve_several),
-    "edit": QueueOperation(EditWish, Operation.WRITE, QueueOperations.edit),
-    "delete": QueueOperation(DeleteWish, Operation.WRITE, QueueOperations.delete),
-    "replace": QueueOperation(ReplaceWish, Operation.WRITE, QueueOperations.replace),
-    "lease": QueueOperation(LeasesWish, Operation.READ, QueueOperations.lease),
-    "ack": QueueOperation(AckWish, Operation.READ, QueueOperations.ack),
-    "nack": QueueOperation(NackWish, Operation.READ, QueueOperations.nack),
-    "extend": QueueOperation(ExtendWish, Operation.READ, QueueOperations.extend),
+    "edit": QueueOperation(EditRequest, Operation.WRITE, QueueOperations.edit),
+    "delete": QueueOperation(DeleteRequest, Operation.WRITE, QueueOperations.delete),
+    "replace": QueueOperation(ReplaceRequest, Operation.WRITE, QueueOperations.replace),
+    "lease": QueueOperation(LeasesRequest, Operation.READ, QueueOperations.lease),
+    "ack": QueueOperation(AckRequest, Operation.READ, QueueOperations.ack),
+    "nack": QueueOperation(NackRequest, Operation.READ, QueueOperations.nack),
+    "extend": QueueOperation(ExtendRequest, Operation.READ, QueueOperations.extend),
     "queues": QueueOperation(QueuesQuery, Operation.READ, QueueOperations.queues),
     "stats": QueueOperation(StatsQuery, Operation.READ, QueueOperations.stats),
-    "purge": QueueOperation(QueueWish, Operation.DELETE, QueueOperations.purge),
-    "drop": QueueOperation(QueueWish, Operation.DELETE, QueueOperations.drop),
+    "purge": QueueOperation(QueueRequest, Operation.DELETE, QueueOperations.purge),
+    "drop": QueueOperation(QueueRequest, Operation.DELETE, QueueOperations.drop),
 }
 """All that are requests of their own, with the same JSON at each door."""

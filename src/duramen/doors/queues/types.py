@@ -12,34 +12,34 @@ from duramen.queues.machine import MOST_ENTRIES
 
 __all__ = [
     "LARGEST_PAGE_BYTES",
-    "AckWish",
-    "DeleteWish",
-    "EditWish",
-    "EnqueueWish",
+    "AckRequest",
+    "DeleteRequest",
+    "EditRequest",
+    "EnqueueRequest",
     "EntryDeletion",
     "EntryEdit",
     "EntryInfo",
     "EntryPage",
     "EntryPlaces",
-    "ExtendWish",
+    "ExtendRequest",
     "LeasedInfo",
     "LeasedPlace",
     "LeasesInfo",
-    "LeasesWish",
-    "NackWish",
-    "NewEntryWish",
+    "LeasesRequest",
+    "NackRequest",
+    "NewEntryRequest",
     "QueueFound",
     "QueueNames",
     "QueueRead",
+    "QueueRequest",
     "QueueStats",
-    "QueueWish",
-    "QueuedEntryWish",
+    "QueuedEntryRequest",
     "QueuesFound",
     "QueuesQuery",
     "QueuesRead",
     "RefusedEntries",
     "RefusedEntry",
-    "ReplaceWish",
+    "ReplaceRequest",
     "RetrieveQuery",
     "StatsQuery",
     "VersionsInfo",
@@ -80,7 +80,7 @@ _RequestId = Annotated[
 _Version = Annotated[int, Meta(ge=0)] | None
 
 
-class NewEntryWish(msgspec.Struct, forbid_unknown_fields=True):
+class NewEntryRequest(msgspec.Struct, forbid_unknown_fields=True):
     """An entry. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null. `timestamp` defaults to now.
 
     The entry becomes visible after `delay_ms` and expires after `ttl_ms`; 0: never.
@@ -94,16 +94,16 @@ class NewEntryWish(msgspec.Struct, forbid_unknown_fields=True):
     ttl_ms: _DelayMs = 0
 
 
-class QueuedEntryWish(NewEntryWish, kw_only=True, forbid_unknown_fields=True):
+class QueuedEntryRequest(NewEntryRequest, kw_only=True, forbid_unknown_fields=True):
     """An entry and its queue."""
 
     queue: str
 
 
-class EnqueueWish(msgspec.Struct, forbid_unknown_fields=True):
+class EnqueueRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Entries to add to queues. Entries of the same shard are added all together or not at all."""
 
-    entries: Annotated[list[QueuedEntryWish], Meta(min_length=1, extra_json_schema=_AT_MOST)]
+    entries: Annotated[list[QueuedEntryRequest], Meta(min_length=1, extra_json_schema=_AT_MOST)]
     request: _RequestId = ""
 
 
@@ -190,7 +190,7 @@ class EntryEdit(msgspec.Struct, forbid_unknown_fields=True):
     version: _Version = None
 
 
-class EditWish(msgspec.Struct, forbid_unknown_fields=True):
+class EditRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Entries of a queue to edit, all of them or none."""
 
     queue: str
@@ -211,7 +211,7 @@ class EntryDeletion(msgspec.Struct, forbid_unknown_fields=True):
     version: _Version = None
 
 
-class DeleteWish(msgspec.Struct, forbid_unknown_fields=True):
+class DeleteRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Entries of a queue to delete, all of them or none."""
 
     queue: str
@@ -219,18 +219,18 @@ class DeleteWish(msgspec.Struct, forbid_unknown_fields=True):
     request: _RequestId = ""
 
 
-class ReplaceWish(msgspec.Struct, forbid_unknown_fields=True):
+class ReplaceRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Removes everything in a queue from a position on and puts `entries` in its place."""
 
     queue: str
     start: _Start = msgspec.field(name="from")
-    entries: Annotated[list[NewEntryWish], Meta(extra_json_schema=_AT_MOST)]
+    entries: Annotated[list[NewEntryRequest], Meta(extra_json_schema=_AT_MOST)]
     by: Annotated[str, Meta(max_length=255)] = ""
     reason: Annotated[str, Meta(max_length=1000)] = ""
     request: _RequestId = ""
 
 
-class LeasesWish(msgspec.Struct, forbid_unknown_fields=True):
+class LeasesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A request to lease at most `limit` entries of these queues. With `fifo` a queue has one lease at a time."""
 
     queues: _Queues
@@ -265,14 +265,14 @@ class LeasedPlace(msgspec.Struct, forbid_unknown_fields=True):
 _Leased = Annotated[list[LeasedPlace], Meta(min_length=1, extra_json_schema=_AT_MOST)]
 
 
-class AckWish(msgspec.Struct, forbid_unknown_fields=True):
+class AckRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Leased entries that were processed. Each is acknowledged or refused on its own."""
 
     entries: _Leased
     request: _RequestId = ""
 
 
-class NackWish(msgspec.Struct, forbid_unknown_fields=True):
+class NackRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Leased entries that were not processed and can be leased again after a delay.
 
     Each is returned or refused on its own.
@@ -283,7 +283,7 @@ class NackWish(msgspec.Struct, forbid_unknown_fields=True):
     request: _RequestId = ""
 
 
-class ExtendWish(msgspec.Struct, forbid_unknown_fields=True):
+class ExtendRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Leased entries that are still being processed. Each lease is extended or refused on its own."""
 
     entries: _Leased
@@ -340,7 +340,7 @@ class QueueStats(msgspec.Struct):
     oldest_ms: int | None
 
 
-class QueueWish(msgspec.Struct, forbid_unknown_fields=True):
+class QueueRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A queue to empty or to remove."""
 
     queue: str

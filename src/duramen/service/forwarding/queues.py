@@ -57,7 +57,7 @@ _QUERY_MS = 5_000
 _REPEATABLE = ("read", "query", "wait")
 """A lease whose answer is lost expires by itself."""
 
-_ReadWish = tuple[list[tuple[bytes, Where]], ReadLimits]
+_ReadRequest = tuple[list[tuple[bytes, Where]], ReadLimits]
 _Answer = tuple[bytes, Position, Refused | None, Rewritten | None]
 _Changed = tuple[Position, Rewritten | None]
 _Outcome = Managed | DuramenError | OSError
@@ -143,7 +143,7 @@ class RoutedShards:
             else:
                 done({read.queue: _found_of(one) for read, one in zip(reads, found, strict=True)})
 
-        wish: _ReadWish = [(read.queue, read.where) for read in reads], limits
+        wish: _ReadRequest = [(read.queue, read.where) for read in reads], limits
         wanted = _wanted("read", partition, msgspec.msgpack.encode(wish))
         return self._ask(_Errand(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
 
@@ -270,7 +270,7 @@ def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: D
     elif request.what == "wait":
         local.wait(space, partition.index, wait_of(request.wish), partial(_answer, done, msgspec.msgpack.encode))
     else:
-        wanted, limits = _decoded(request.wish, _ReadWish)
+        wanted, limits = _decoded(request.wish, _ReadRequest)
         local.retrieve(
             space, [Read(*one) for one in wanted], limits, partial(_found_managed, done), batches=True
         )  # fmt: skip

@@ -79,8 +79,8 @@ class _SegmentGone(Exception):
 
 
 T = TypeVar("T")
-_Wish = _Step | _Alone | _Ask | _Pause
-_Part = Generator[_Wish, Any, T]
+_Request = _Step | _Alone | _Ask | _Pause
+_Part = Generator[_Request, Any, T]
 _Round = _Part[None]
 
 
@@ -232,7 +232,7 @@ class Compactor:
         else:
             self._do(wish)
 
-    def _do(self, wish: _Wish) -> None:
+    def _do(self, wish: _Request) -> None:
         running = self._round
 
         def resume() -> None:

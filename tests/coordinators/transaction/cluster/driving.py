@@ -6,7 +6,7 @@ from tests.coordinators.transaction.cluster.writing import Asking, Writer
 from duramen.base.errors import DuramenError
 from duramen.broker.partition import Partition
 from duramen.codec.attempts import TaskAttempt, query_name
-from duramen.coordinators.transaction.batch_decisions import Wish, Won
+from duramen.coordinators.transaction.batch_decisions import DecisionRequest, Won
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.sim.broker import CallbackResult
 from duramen.transactions.batch_decisions import AttemptWinner
@@ -41,5 +41,5 @@ class Run(Asking):
         return Won(AttemptWinner(partition, attempt), writer.identity)
 
     def decide(self, batch: int, *won: Won) -> None:
-        wish = Wish("q", self.number, batch, b"", won)
+        wish = DecisionRequest("q", self.number, batch, b"", won)
         self.until(self.place, lambda node, _, answer: node.broker.transactions.decisions.decide(wish, answer))

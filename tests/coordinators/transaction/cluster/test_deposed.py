@@ -8,7 +8,7 @@ from tests.coordinators.transaction.cluster.world import Node, World
 from tests.coordinators.transaction.cluster.writing import RETRIED, Writer
 
 from duramen.base.errors import ProducerFenced, ProducerIdUnknown, QueryFenced, TransactionStateInvalid
-from duramen.coordinators.transaction.batch_decisions import Wish
+from duramen.coordinators.transaction.batch_decisions import DecisionRequest
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.sim.broker import CallbackResult
 from duramen.transactions.values import ProducerIdentity
@@ -70,7 +70,7 @@ def test_a_query_that_another_knows_is_not_unknown(world: World) -> None:
     run = Run(world, "r1")
     run.begin(0)
     answer: CallbackResult[None] = CallbackResult()
-    deposed.broker.transactions.decisions.decide(Wish("q", run.number, 0, b"", ()), answer)
+    deposed.broker.transactions.decisions.decide(DecisionRequest("q", run.number, 0, b"", ()), answer)
     assert isinstance(refused(world, answer), RETRIED)
     run.decide(0)
 

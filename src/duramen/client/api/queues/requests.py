@@ -14,7 +14,7 @@ from duramen.client.api.http import Program, Question
 from duramen.client.api.queues.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
 from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
 from duramen.client.api.values import value_of
-from duramen.client.http import Wish, path_of, problem_of
+from duramen.client.http import RequestBody, path_of, problem_of
 from duramen.codec.batch import BatchInput, encode
 from duramen.codec.jsonbytes import bytes_of, json_of
 from duramen.codec.queue_entries import (
@@ -192,7 +192,7 @@ def enqueue_inputs(space: str, new: Sequence[BatchInput]) -> Program[list[str]]:
 
 
 def _put(space: str, batch: bytes) -> Program[list[str]]:
-    return _positions((yield Question("POST", _path(space, "/entries"), Wish(batch, BATCHES_TYPE))))
+    return _positions((yield Question("POST", _path(space, "/entries"), RequestBody(batch, BATCHES_TYPE))))
 
 
 def _now_ms() -> int:

@@ -23,30 +23,30 @@ from duramen.doors.http.cluster.types import (
     ClusterNode,
     ClusterNodes,
     ConfigChange,
-    ElectionWish,
-    FeatureLevelWish,
+    ElectionRequest,
+    FeatureLevelRequest,
     MoveInfo,
-    MovesWish,
-    MoveWish,
+    MoveRequest,
+    MovesRequest,
     PartitionOutcome,
     PartitionOutcomes,
     PartitionPlace,
     PartitionsInfo,
     PlacesInfo,
     PlanInfo,
-    PlanWish,
+    PlanRequest,
     ProgressInfo,
     QuorumInfo,
     QuorumReplica,
     ReassignmentInfo,
     ReassignmentList,
-    ReassignmentWishes,
-    StepWish,
+    ReassignmentsRequest,
+    StepRequest,
     SurveyedPartition,
     SurveyInfo,
-    SurveyWish,
+    SurveyRequest,
     UpgradeInfo,
-    VoterWish,
+    VoterRequest,
 )
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.metadata.nodes import Node
@@ -198,7 +198,7 @@ async def _remove(call: Call) -> None:
     await completion(lambda done: cluster_admin.remove(node_id, done))
 
 
-async def _add_voter(call: Call, body: VoterWish) -> None:
+async def _add_voter(call: Call, body: VoterRequest) -> None:
     cluster_admin = call.broker.membership.cluster_admin
     await completion(lambda done: cluster_admin.add_voter(body.node_id, done))
 
@@ -214,7 +214,7 @@ async def _show_upgrade(call: Call) -> UpgradeInfo:
     return UpgradeInfo(found.level, found.highest_level, list(found.older), changes)
 
 
-async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
+async def _set_feature_level(call: Call, body: FeatureLevelRequest) -> None:
     cluster_admin = call.broker.membership.cluster_admin
     await completion(lambda done: cluster_admin.set_feature_level(body.level, done))
 
@@ -222,7 +222,7 @@ async def _set_feature_level(call: Call, body: FeatureLevelWish) -> None:
 # -- leaders ------------------------------------------------------------------------------------------
 
 
-async def _elect(call: Call, body: ElectionWish) -> PartitionOutcomes:
+async def _elect(call: Call, body: ElectionRequest) -> PartitionOutcomes:
     cluster_admin = call.broker.membership.cluster_admin
     if body.leader is not None:
         return await _move_leaders(cluster_admin, body)
@@ -251,7 +251,7 @@ async def _surveyed(call: Call, places: Sequence[PartitionId]) -> list[Survey]:
     return await future
 
 
-async def _survey(call: Call, body: SurveyWish) -> SurveyInfo:
+async def _survey(call: Call, body: SurveyRequest) -> SurveyInfo:
     cluster_admin = call.broker.membership.cluster_admin
     if body.partitions is None:
         wanted = cluster_admin.electable(unclean=True)
@@ -272,7 +272,7 @@ def _surveyed_partition(cluster_admin: ClusterAdmin, survey: Survey) -> Surveyed
     )  # fmt: skip
 
 
-async def _move_leaders(cluster_admin: ClusterAdmin, wish: ElectionWish) -> PartitionOutcomes:
+async def _move_leaders(cluster_admin: ClusterAdmin, wish: ElectionRequest) -> PartitionOutcomes:
     node_id = wish.leader
     if node_id is None or wish.partitions is None or wish.unclean:
         raise RequestInvalid("a `leader` is for `partitions` that are named, and is never unclean")
@@ -304,7 +304,7 @@ async def _list_reassignments(call: Call) -> ReassignmentList:
     )
 
 
-async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
+async def _reassign(call: Call, body: ReassignmentsRequest) -> PartitionOutcomes:
     cluster_admin = call.broker.membership.cluster_admin
     places = [cluster_admin.find(one.stream, one.partition) for one in body.partitions]
     found = []
@@ -314,7 +314,7 @@ async def _reassign(call: Call, body: ReassignmentWishes) -> PartitionOutcomes:
     return PartitionOutcomes(found)
 
 
-async def _plan(call: Call, body: PlanWish) -> PlanInfo:
+async def _plan(call: Call, body: PlanRequest) -> PlanInfo:
     cluster_admin = call.broker.membership.cluster_admin
     planned: Sequence[ReplicaMove] = await _answer(lambda done: cluster_admin.plan(body.without_nodes, done))
     moves = [move for move in planned if not move.copies or _has_leader(cluster_admin.state, move.place)]
@@ -356,7 +356,7 @@ def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[Partit
     ]
 
 
-def _moves(cluster_admin: ClusterAdmin, wishes: Iterable[MoveWish]) -> tuple[list[ReplicaMove], int]:
+def _moves(cluster_admin: ClusterAdmin, wishes: Iterable[MoveRequest]) -> tuple[list[ReplicaMove], int]:
     """The moves, and the number of those whose stream was deleted."""
     moves, gone = [], 0
     for wish in wishes:
@@ -383,20 +383,20 @@ def _progress(
     return ProgressInfo(progress.done, progress.moving, progress.waiting, progress.void + gone, places)
 
 
-async def _begin(call: Call, body: StepWish) -> ProgressInfo:
+async def _begin(call: Call, body: StepRequest) -> ProgressInfo:
     cluster_admin = call.broker.membership.cluster_admin
     moves, gone = _moves(cluster_admin, body.moves)
     step: MovesProgress = await _answer(lambda done: cluster_admin.begin(moves, body.at_once, done))
     return _progress(cluster_admin, moves, step, gone)
 
 
-async def _show_progress(call: Call, body: MovesWish) -> ProgressInfo:
+async def _show_progress(call: Call, body: MovesRequest) -> ProgressInfo:
     cluster_admin = call.broker.membership.cluster_admin
     moves, gone = _moves(cluster_admin, body.moves)
     return _progress(cluster_admin, moves, cluster_admin.progress(moves), gone)
 
 
-async def _cancel(call: Call, body: MovesWish) -> ProgressInfo:
+async def _cancel(call: Call, body: MovesRequest) -> ProgressInfo:
     cluster_admin = call.broker.membership.cluster_admin
     moves, gone = _moves(cluster_admin, body.moves)
     step: MovesProgress = await _answer(lambda done: cluster_admin.cancel(moves, done))

@@ -12,31 +12,31 @@ __all__ = [
     "ClusterNode",
     "ClusterNodes",
     "ConfigChange",
-    "ElectionWish",
-    "FeatureLevelWish",
+    "ElectionRequest",
+    "FeatureLevelRequest",
     "MoveInfo",
-    "MoveWish",
-    "MovesWish",
+    "MoveRequest",
+    "MovesRequest",
     "PartitionOutcome",
     "PartitionOutcomes",
     "PartitionPlace",
     "PartitionsInfo",
     "PlacesInfo",
     "PlanInfo",
-    "PlanWish",
+    "PlanRequest",
     "ProgressInfo",
     "QuorumInfo",
     "QuorumReplica",
     "ReassignmentInfo",
     "ReassignmentList",
-    "ReassignmentWish",
-    "ReassignmentWishes",
-    "StepWish",
+    "ReassignmentRequest",
+    "ReassignmentsRequest",
+    "StepRequest",
     "SurveyInfo",
-    "SurveyWish",
+    "SurveyRequest",
     "SurveyedPartition",
     "UpgradeInfo",
-    "VoterWish",
+    "VoterRequest",
 ]
 
 MOST_PLACES: Final = 100
@@ -136,7 +136,7 @@ class ClusterInfo(msgspec.Struct):
     partitions: PartitionsInfo
 
 
-class ElectionWish(msgspec.Struct, forbid_unknown_fields=True):
+class ElectionRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The partitions whose leaders to elect; null: all. The preferred replica becomes leader, or the node `leader`.
 
     With `unclean` the most complete live replica of a partition without a leader becomes leader; acknowledged records
@@ -148,7 +148,7 @@ class ElectionWish(msgspec.Struct, forbid_unknown_fields=True):
     unclean: bool = False
 
 
-class SurveyWish(msgspec.Struct, forbid_unknown_fields=True):
+class SurveyRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The partitions to plan unclean elections for; null: all without a leader."""
 
     partitions: list[PartitionPlace] | None = None
@@ -192,7 +192,7 @@ class PartitionOutcomes(msgspec.Struct):
     partitions: list[PartitionOutcome]
 
 
-class ReassignmentWish(msgspec.Struct, forbid_unknown_fields=True):
+class ReassignmentRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The new replicas of a partition, the preferred leader first; null cancels its reassignment."""
 
     stream: str
@@ -200,10 +200,10 @@ class ReassignmentWish(msgspec.Struct, forbid_unknown_fields=True):
     replicas: list[NodeId] | None
 
 
-class ReassignmentWishes(msgspec.Struct, forbid_unknown_fields=True):
+class ReassignmentsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Reassignments to start or to cancel."""
 
-    partitions: list[ReassignmentWish]
+    partitions: list[ReassignmentRequest]
 
 
 class ReassignmentInfo(msgspec.Struct):
@@ -222,7 +222,7 @@ class ReassignmentList(msgspec.Struct):
     reassignments: list[ReassignmentInfo]
 
 
-class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
+class PlanRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Options of a plan: the nodes to empty besides spreading replicas."""
 
     without_nodes: list[NodeId] = []
@@ -251,7 +251,7 @@ class PlanInfo(msgspec.Struct):
     leaderless: PlacesInfo
 
 
-class MoveWish(msgspec.Struct):
+class MoveRequest(msgspec.Struct):
     """A move of a plan; its other fields are ignored."""
 
     stream: str
@@ -260,16 +260,16 @@ class MoveWish(msgspec.Struct):
     after: list[NodeId]
 
 
-class MovesWish(msgspec.Struct, forbid_unknown_fields=True):
+class MovesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Moves of a plan."""
 
-    moves: list[MoveWish]
+    moves: list[MoveRequest]
 
 
-class StepWish(msgspec.Struct, forbid_unknown_fields=True):
+class StepRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Moves of a plan, of which `at_once` should be in progress; the request is repeated until all are done."""
 
-    moves: list[MoveWish]
+    moves: list[MoveRequest]
     at_once: Annotated[int, Meta(ge=1, le=_MOST_AT_ONCE)] = 10
 
 
@@ -287,7 +287,7 @@ class ProgressInfo(msgspec.Struct):
     leaderless: PlacesInfo
 
 
-class VoterWish(msgspec.Struct, forbid_unknown_fields=True):
+class VoterRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The node to make a voter."""
 
     node_id: NodeId
@@ -314,7 +314,7 @@ class UpgradeInfo(msgspec.Struct):
     changes: list[ConfigChange]
 
 
-class FeatureLevelWish(msgspec.Struct, forbid_unknown_fields=True):
+class FeatureLevelRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The feature level to raise the cluster to."""
 
     level: Annotated[int, Meta(ge=0, le=INT32_MAX)]

@@ -32,13 +32,13 @@ from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AskSnapshot, Managed
 from duramen.service.forwarding.partition_requests import Snapshotting
 
-__all__ = ["FindWish", "find", "find_together", "has", "held", "is_plain", "read", "serving_snapshots"]
+__all__ = ["FindRequest", "find", "find_together", "has", "held", "is_plain", "read", "serving_snapshots"]
 
 _MOST_SERVED: Final = 50  # requests of other nodes at a time
 _MOST_BYTES: Final = 1 << 20  # of batches in an answer to another node, and one batch in any case
 
 
-class FindWish(msgspec.Struct, frozen=True):
+class FindRequest(msgspec.Struct, frozen=True):
     """The snapshot at `at` whose previous record has that epoch, or the newest.
 
     Waits first for a record newer than `newer_than`, then until the view has applied all committed records.
@@ -52,7 +52,7 @@ class FindWish(msgspec.Struct, frozen=True):
     max_wait_ms: int = 0
 
 
-class _ReadWish(msgspec.Struct, frozen=True):
+class _ReadRequest(msgspec.Struct, frozen=True):
     query: SnapshotRecordsQuery
     epoch: int
 
@@ -63,7 +63,7 @@ _ReadAnswer = tuple[bytes, int, int, int, bytes]
 # -- requests to any node -------------------------------------------------------------------------------
 
 
-async def find(call: Call, partition: Partition, wish: FindWish) -> SnapshotPartition:
+async def find(call: Call, partition: Partition, wish: FindRequest) -> SnapshotPartition:
     """The end of a snapshot in a partition, according to the partition's leader."""
     found = await _ask(call, partition, "find", wish, wish.newer_wait_ms + wish.max_wait_ms)
     return msgspec.json.decode(found, type=SnapshotPartition)
@@ -76,7 +76,7 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
     """
     vectors = call.broker.transactions.vectors
     if vectors is None:
-        return await _find_all(call, partitions, FindWish(max_wait_ms=wait_ms))
+        return await _find_all(call, partitions, FindRequest(max_wait_ms=wait_ms))
     until_ms = call.broker.monotonic_ms() + wait_ms
     vector: Vector = await call_back(partial(vectors.take, partitions, wait_ms))
     try:
@@ -85,7 +85,7 @@ async def find_together(call: Call, partitions: Sequence[Partition], wait_ms: in
     except SnapshotNotReached:
         # The views are behind. One that they have come to may have been taken earlier.
         places = [place_of(partition) for partition in partitions]
-        there = await _find_all(call, partitions, FindWish())
+        there = await _find_all(call, partitions, FindRequest())
         oldest = {place: one.oldest for place, one in zip(places, there, strict=True)}
         reached = {place: one.at for place, one in zip(places, there, strict=True)}
         return await _find_at(call, partitions, vectors.older(oldest, reached), 0)
@@ -100,11 +100,11 @@ def is_plain(stream: Stream) -> bool:
 async def _find_at(
     call: Call, partitions: Sequence[Partition], vector: Vector, wait_ms: int
 ) -> list[SnapshotPartition]:
-    wishes = [FindWish(vector[place_of(partition)], max_wait_ms=wait_ms) for partition in partitions]
+    wishes = [FindRequest(vector[place_of(partition)], max_wait_ms=wait_ms) for partition in partitions]
     return list(await asyncio.gather(*map(partial(find, call), partitions, wishes)))
 
 
-async def _find_all(call: Call, partitions: Sequence[Partition], wish: FindWish) -> list[SnapshotPartition]:
+async def _find_all(call: Call, partitions: Sequence[Partition], wish: FindRequest) -> list[SnapshotPartition]:
     return list(await asyncio.gather(*(find(call, partition, wish) for partition in partitions)))
 
 
@@ -130,7 +130,7 @@ async def read(call: Call, located_query: LocatedQuery) -> ShownBatches:
     """Batches of a snapshot that this node does not have, from the partition's leader."""
     query, epoch = located_query
     partition = call.topic.partition(query.partition)
-    found = await _ask(call, partition, "read", _ReadWish(query, epoch), 0)
+    found = await _ask(call, partition, "read", _ReadRequest(query, epoch), 0)
     batches, first, next_offset, base, bits = msgspec.msgpack.decode(found, type=_ReadAnswer)
     return ShownBatches(batches, first, next_offset, base, bytearray(bits))
 
@@ -193,10 +193,10 @@ async def _answer(broker: Broker, wanted: AskSnapshot) -> Managed:
     stream = _stream(broker, wanted)
     match wanted.what:
         case "find":
-            wish = msgspec.json.decode(wanted.wish, type=FindWish)
+            wish = msgspec.json.decode(wanted.wish, type=FindRequest)
             return Managed(msgspec.json.encode(await _find(broker, stream, wanted.partition, wish)))
         case "read":
-            asked = msgspec.json.decode(wanted.wish, type=_ReadWish)
+            asked = msgspec.json.decode(wanted.wish, type=_ReadRequest)
             return Managed(msgspec.msgpack.encode(await _read(broker, stream, LocatedQuery(asked.query, asked.epoch))))
         case "held":
             positions = msgspec.json.decode(wanted.wish, type=list[int])
@@ -205,7 +205,7 @@ async def _answer(broker: Broker, wanted: AskSnapshot) -> Managed:
             return Managed(msgspec.json.encode(sizes))
 
 
-async def _find(broker: Broker, stream: Stream, index: int, wish: FindWish) -> SnapshotPartition:
+async def _find(broker: Broker, stream: Stream, index: int, wish: FindRequest) -> SnapshotPartition:
     view, partition = broker.views.get(stream, index), stream.partition(index)
     if wish.newer_than >= 0:
         check_place(partition, wish.newer_than, wish.newer_epoch)

@@ -15,7 +15,7 @@ from duramen.broker.views.running import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.snapshots.formats import MEDIA_TYPES, PageFormat, answer_in, page_of
-from duramen.doors.http.snapshots.forwarding import FindWish, find, find_together, is_plain
+from duramen.doors.http.snapshots.forwarding import FindRequest, find, find_together, is_plain
 from duramen.doors.http.snapshots.reads import next_of
 from duramen.doors.http.snapshots.vectors import (
     SNAPSHOT_ERRORS,
@@ -101,7 +101,7 @@ async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPar
     since = parse_places(query.newer_than, call.topic) if query.newer_than else {}
     if since:
         places = [since.get(partition.index, _NONE) for partition in partitions]
-        wishes = [FindWish(newer_than=at, newer_epoch=epoch) for at, epoch in places]
+        wishes = [FindRequest(newer_than=at, newer_epoch=epoch) for at, epoch in places]
         found = await asyncio.gather(*map(partial(find, call), partitions, wishes))
         if query.newer_wait_ms and all(one.high_watermark <= since.get(one.partition, _NONE)[0] for one in found):
             waits = {"newer_wait_ms": query.newer_wait_ms}
@@ -109,7 +109,7 @@ async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPar
     return await find_together(call, partitions, query.max_wait_ms)
 
 
-async def _any_newer(call: Call, wishes: Sequence[FindWish]) -> None:
+async def _any_newer(call: Call, wishes: Sequence[FindRequest]) -> None:
     """Wait until a partition has a newer record, or until the timeout."""
     waiting = [
         asyncio.ensure_future(find(call, partition, wish))

@@ -11,12 +11,12 @@ from duramen.doors.problems import Problem
 __all__ = [
     "MOST_NAMES",
     "AccountQuery",
-    "AliasWish",
+    "AliasRequest",
     "CreatedInfo",
     "FailedName",
-    "LookupWish",
+    "LookupRequest",
     "MovedInfo",
-    "NamesWish",
+    "NamesRequest",
     "NamespaceChange",
     "NamespaceInfo",
     "NamespaceList",
@@ -29,8 +29,8 @@ __all__ = [
     "TopicChange",
     "TopicInfo",
     "TopicList",
-    "TopicMoveWish",
-    "TopicMovesWish",
+    "TopicMoveRequest",
+    "TopicMovesRequest",
     "TopicNames",
     "TopicPathInfo",
     "TopicsFound",
@@ -73,7 +73,7 @@ class PartsQuery(msgspec.Struct):
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most on one page")] = _LARGEST_PAGE
 
 
-class NamesWish(msgspec.Struct, forbid_unknown_fields=True):
+class NamesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Tenants or namespaces to create; existing ones stay unchanged."""
 
     names: _Names
@@ -222,7 +222,7 @@ class TopicsFound(msgspec.Struct):
     position: str
 
 
-class LookupWish(msgspec.Struct, forbid_unknown_fields=True):
+class LookupRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Names of topics to look up."""
 
     names: Annotated[list[str], Meta(min_length=1, max_length=_LARGEST_PAGE)]
@@ -237,17 +237,17 @@ class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
     keep_alias: bool = False
 
 
-class TopicMoveWish(msgspec.Struct, forbid_unknown_fields=True):
+class TopicMoveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A topic of the namespace, and its new path."""
 
     name: str
     to: TopicChange
 
 
-class TopicMovesWish(msgspec.Struct, forbid_unknown_fields=True):
+class TopicMovesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Topics of a namespace to rename or move, each on its own."""
 
-    moves: Annotated[list[TopicMoveWish], Meta(min_length=1, max_length=_LARGEST_PAGE)]
+    moves: Annotated[list[TopicMoveRequest], Meta(min_length=1, max_length=_LARGEST_PAGE)]
 
 
 class MovedInfo(msgspec.Struct):
@@ -258,7 +258,7 @@ class MovedInfo(msgspec.Struct):
     position: str
 
 
-class AliasWish(msgspec.Struct, forbid_unknown_fields=True):
+class AliasRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A new alias in the namespace for the topic named by `topic`."""
 
     name: str

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = ["PoliciesInfo", "PoliciesWish", "PolicyInfo", "PolicyQuery", "QuotaInfo", "SetPoliciesQuery"]
+__all__ = ["PoliciesInfo", "PoliciesRequest", "PolicyInfo", "PolicyQuery", "QuotaInfo", "SetPoliciesQuery"]
 
 _LONGEST_WAIT_MS: Final = 60_000
 _WAIT_MS: Final = 10_000
@@ -34,7 +34,7 @@ class SetPoliciesQuery(msgspec.Struct):
     wait_ms: Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for the nodes")] = _WAIT_MS
 
 
-class PoliciesWish(msgspec.Struct, forbid_unknown_fields=True):
+class PoliciesRequest(msgspec.Struct, forbid_unknown_fields=True):
     """New values of policies by name; null removes one, so that the inherited value applies."""
 
     policies: Annotated[dict[str, bool | int | str | None], Meta(min_length=1)]

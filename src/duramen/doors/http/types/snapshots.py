@@ -12,10 +12,10 @@ __all__ = [
     "LeaseInfo",
     "LeaseList",
     "LeaseQuery",
-    "LeaseWish",
     "LeasedPartition",
     "SnapshotInfo",
     "SnapshotInfos",
+    "SnapshotLeaseRequest",
     "SnapshotPage",
     "SnapshotPartition",
     "SnapshotQuery",
@@ -135,7 +135,7 @@ class SnapshotPage(msgspec.Struct):
     next: int | None
 
 
-class LeaseWish(msgspec.Struct, forbid_unknown_fields=True):
+class SnapshotLeaseRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The snapshot to hold open: `at` is a comma-separated list of PARTITION:OFFSET; empty: the newest snapshot."""
 
     at: str = ""

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-__all__ = ["SpaceInfo", "SpaceList", "SpaceWish", "SpacesQuery"]
+__all__ = ["SpaceInfo", "SpaceList", "SpaceRequest", "SpacesQuery"]
 
 _MOST_SHARDS: Final = 1000
 
 
-class SpaceWish(msgspec.Struct, forbid_unknown_fields=True):
+class SpaceRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A queue space to create. Its number of shards cannot change later."""
 
     name: str

@@ -12,7 +12,7 @@ __all__ = [
     "AssignedPartition",
     "DamagedRange",
     "Deleted",
-    "DeletionWish",
+    "DeletionRequest",
     "Deletions",
     "FloorInfo",
     "FollowerLag",
@@ -31,22 +31,22 @@ __all__ = [
     "NodeList",
     "OffsetMove",
     "OffsetMoves",
-    "OffsetsWish",
+    "OffsetsRequest",
     "PartitionInfo",
     "Place",
     "ProduceQuery",
     "RecordInfo",
     "RecordPage",
     "RecordPlaces",
-    "RecordWish",
-    "RecordWishes",
+    "RecordRequest",
     "RecordsQuery",
+    "RecordsRequest",
     "ReplicatedInfo",
     "ReplicatedQuery",
     "StreamChange",
     "StreamInfo",
     "StreamList",
-    "StreamWish",
+    "StreamRequest",
     "StreamsQuery",
     "ViewInfo",
 ]
@@ -121,7 +121,7 @@ class StreamsQuery(msgspec.Struct):
     prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
 
 
-class StreamWish(msgspec.Struct, forbid_unknown_fields=True):
+class StreamRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A stream to create. `partitions` and `replication_factor` default to the broker's settings.
 
     Config values are text.
@@ -270,7 +270,7 @@ class StreamList(msgspec.Struct):
     next: str | None
 
 
-class RecordWish(msgspec.Struct, forbid_unknown_fields=True):
+class RecordRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A record to store. Bytes are text, `{"base64": "…"}` where they are not UTF-8, or null.
 
     Without `partition` the key selects it as in Kafka's clients; records without a key go to one partition per request.
@@ -286,10 +286,10 @@ class RecordWish(msgspec.Struct, forbid_unknown_fields=True):
     offset: int | None = None
 
 
-class RecordWishes(msgspec.Struct, forbid_unknown_fields=True):
+class RecordsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Records to store."""
 
-    records: Annotated[list[RecordWish], Meta(min_length=1, max_length=MOST_RECORDS)]
+    records: Annotated[list[RecordRequest], Meta(min_length=1, max_length=MOST_RECORDS)]
 
 
 class ProduceQuery(msgspec.Struct):
@@ -472,7 +472,7 @@ class GroupInfo(msgspec.Struct):
     kind: Annotated[str, Meta(description="classic, consumer or share")]
 
 
-class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
+class OffsetsRequest(msgspec.Struct, forbid_unknown_fields=True):
     """New offsets of a group. `to` is start, end, N, -N or @TIME, in each partition.
 
     `streams` defaults to those in which the group has committed offsets, `partition` to all partitions. With `dry_run`
@@ -485,7 +485,7 @@ class OffsetsWish(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class DeletionWish(msgspec.Struct, forbid_unknown_fields=True):
+class DeletionRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A request to delete the records before the offset `before`, or, without it, all records that consumers can read.
 
     Without `partition` it applies to every partition.

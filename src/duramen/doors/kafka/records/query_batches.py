@@ -3,7 +3,7 @@
 from typing import Final
 
 from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.coordinators.transaction.batch_decisions import Wish, Won
+from duramen.coordinators.transaction.batch_decisions import DecisionRequest, Won
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -62,6 +62,6 @@ def handle_decide_batch(context: Context, exchange: Exchange) -> None:
     elif len(request["digest"]) > _LONGEST_DIGEST:
         reply(RequestInvalid(f"a digest has at most {_LONGEST_DIGEST} bytes"))
     elif request["commit"]:
-        decisions.decide(Wish(query, run, batch, request["digest"], won), reply)
+        decisions.decide(DecisionRequest(query, run, batch, request["digest"], won), reply)
     else:
         decisions.abandon(query, run, batch, reply)
