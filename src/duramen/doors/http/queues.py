@@ -203,7 +203,7 @@ ROUTES = (
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/stats", _stats, _needs("stats"),
-        "Count what is in a queue", _ASKING,
+        "Count the entries of a queue", _ASKING,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/purge", _purge, _needs("purge"),
