@@ -125,19 +125,45 @@ class BrokerParts(ABC):
         self.node_id = settings.integer("node.id")
         self.membership = membership or self._standalone(directory_id)
         self.alone = self.membership.first_role is None
-        self.streams = BrokerStreams(store, settings, ports.clock, metrics, self.membership.first_role)
-        self.refused = Refusals(ports.clock)  # by stream name and partition, of those that were not there
-        self.quotas = Quotas(settings)
-        self.fetches = FetchCoordinator(store, ports.clock, deadlines, metrics, self.membership.preferred_replica)
-        self.group_configs = GroupConfigs(settings, self.membership)
+        self._make_data_plane()
+        self._make_coordinators(kinds)
+        self._make_views(view_limits)
+        self._make_topics()
+        self._make_offsets()
+        self._make_transactions()
+        self._make_reports()
+        self._make_shares()
+        self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
+        self.when_listening: Callable[[Callable[[], None]], None] | None = None
+        self.when_led: list[Callable[[Partition, int | None], object]] = []
+        self.when_happened: list[Callable[[Event | None], object]] = [
+            self.leases.happened, *([] if self.alone else [self.unclean.happened]),
+        ]  # fmt: skip
+
+    def _make_data_plane(self) -> None:
+        store, clock, metrics, membership = self.store, self.clock, self.metrics, self.membership
+        self.streams = BrokerStreams(store, self.settings, clock, metrics, membership.first_role)
+        self.refused = Refusals(clock)  # by stream name and partition, of those that were not there
+        self.quotas = Quotas(self.settings)
+        self.fetches = FetchCoordinator(store, clock, self.deadlines, metrics, membership.preferred_replica)
+
+    def _make_coordinators(self, kinds: Sequence[ShardKind[Any]]) -> None:
+        self.group_configs = GroupConfigs(self.settings, self.membership)
         self.caller = self._caller()
-        self.offsets = GroupOffsets(store, lambda: self.coordinators, ports.clock, alone=self.alone)
+        self.offsets = GroupOffsets(self.store, lambda: self.coordinators, self.clock, alone=self.alone)
         self.coordinators = self._runtime(kinds)
-        self.exports = Exports(self.coordinators.states, ports.worker, ports.clock, deadlines, store.node_epoch)
+        self.exports = Exports(
+            self.coordinators.states, self.ports.worker, self.clock, self.deadlines, self.store.node_epoch
+        )
         self.groups = self._group_coordinator()
-        self.leases = SnapshotLeases(self.streams, ports.clock)
-        self.live = LiveTopics(store, ports.clock)
-        self.views = self._keyed_views(view_limits)
+
+    def _make_views(self, limits: ViewLimits) -> None:
+        self.leases = SnapshotLeases(self.streams, self.clock)
+        self.live = LiveTopics(self.store, self.clock)
+        self.views = self._keyed_views(limits)
+
+    def _make_topics(self) -> None:
+        """The inventory, and the internal streams that it shares with other parts."""
         self.transaction_log = TransactionLog()
         self.inventory = self._make_inventory()
         self.usage = self._inventory_usage()
@@ -145,33 +171,36 @@ class BrokerParts(ABC):
         self.leases.use(self.coordinators, self.internal_streams.ensure_leases)
         if not self.alone:
             self._join_keyed()
-        self.bounds = BoundsOf(self.membership, self.streams, store, self.caller)
+
+    def _make_offsets(self) -> None:
+        self.bounds = BoundsOf(self.membership, self.streams, self.store, self.caller)
         self.completeness = Completeness(lambda: self.membership, self.streams, self.caller)
         self.unclean = UncleanElections(
-            self.node_id, lambda: self.membership, self.completeness, ports.clock, deadlines
+            self.node_id, lambda: self.membership, self.completeness, self.clock, self.deadlines
         )
         self.lags = self._lags()
-        self.resets = Resets(self.streams, self.groups, ports.clock, self.internal_streams.ensure_offsets, self.bounds)
+        self.resets = Resets(self.streams, self.groups, self.clock, self.internal_streams.ensure_offsets, self.bounds)
+
+    def _make_transactions(self) -> None:
         self.producer_ids = ProducerIds(self.membership)
         self.transactions = self._transaction_coordinator()
-        self.snapshot_vectors = SnapshotVectors(ports.clock, self.transactions.when_whole)
-        self.listing = Listing(self.membership, self.groups, self.streams, store, self.caller, self.bounds)
-        metrics.counter("duramen_memory_limit_bytes").value = settings.integer("memory.limit.bytes")
-        _report_from(store, self.streams, report)
+        self.snapshot_vectors = SnapshotVectors(self.clock, self.transactions.when_whole)
+
+    def _make_reports(self) -> None:
+        """Lists, metrics and messages for operators."""
+        self.listing = Listing(self.membership, self.groups, self.streams, self.store, self.caller, self.bounds)
+        self.metrics.counter("duramen_memory_limit_bytes").value = self.settings.integer("memory.limit.bytes")
+        _report_from(self.store, self.streams, self.report)
         self.measures = Measures(
-            self.streams, self.groups, self.transactions, self.lags, ports.clock, metrics, self.views
+            self.streams, self.groups, self.transactions, self.lags, self.clock, self.metrics, self.views
         )
-        self.node_configs = NodeConfigs(settings, self.membership, self.node_id, report)
+        self.node_configs = NodeConfigs(self.settings, self.membership, self.node_id, self.report)
+
+    def _make_shares(self) -> None:
         self.share_nodes = self._share_nodes()
         self.sharing = self.share_nodes.sharing
         self.share_groups = self._share_groups()
         self.groups.kinds.add(self.share_groups)
-        self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
-        self.when_listening: Callable[[Callable[[], None]], None] | None = None
-        self.when_led: list[Callable[[Partition, int | None], object]] = []
-        self.when_happened: list[Callable[[Event | None], object]] = [
-            self.leases.happened, *([] if self.alone else [self.unclean.happened]),
-        ]  # fmt: skip
 
     @abstractmethod
     def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
