@@ -22,10 +22,10 @@ from duramen.doors.queues.types import (
 )
 
 READS = {"retrieve", "queues", "stats"}
-WISHES: dict[str, Any] = {
+REQUESTS: dict[str, Any] = {
     "enqueue": EnqueueRequest([]), "edit": EditRequest("q", []), "delete": DeleteRequest("q", []),
-    "replace": ReplaceRequest("q", "start", []), "lease": LeasesRequest(["q"]), "ack": AckRequest([]), "nack": NackRequest([]),
-    "extend": ExtendRequest([], 1000), "purge": QueueRequest("q"), "drop": QueueRequest("q"),
+    "replace": ReplaceRequest("q", "start", []), "lease": LeasesRequest(["q"]), "ack": AckRequest([]),
+    "nack": NackRequest([]), "extend": ExtendRequest([], 1000), "purge": QueueRequest("q"), "drop": QueueRequest("q"),
 }  # fmt: skip
 
 
@@ -40,7 +40,9 @@ def test_no_operation_changes_a_queue_of_the_brokers_own(name: str) -> None:
         requests: Any = SimpleNamespace(shards=None)
         operations = QueueOperations(node.hand.broker, requests, space, set(), "")
         asked = (
-            operations.enqueue_batch(bytearray()) if name == "batch" else OPERATIONS[name].run(operations, WISHES[name])
+            operations.enqueue_batch(bytearray())
+            if name == "batch"
+            else OPERATIONS[name].run(operations, REQUESTS[name])
         )
         with pytest.raises(RequestInvalid, match="broker's own"):
             asyncio.run(asked)  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ class Broker(BrokerParts):
     def _remove(self, stream_id: StreamId) -> None:
         gone = self.streams.remove(stream_id)
         if gone is not None and self.offsets.ready:
-            self.groups.forget_topic(gone.name)
+            self.groups.expiration.forget_topic(gone.name)
 
     def _put(self, state: StreamState, *, at_once: bool = False) -> None:
         stream = self.streams.put(state, at_once=at_once or state.internal)

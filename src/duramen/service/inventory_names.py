@@ -95,8 +95,8 @@ def _check_prefix(inventory: Inventory, account: str, prefix: str) -> None:
 def drop_topic(
     streams: BrokerStreams, runtime: Runtime, groups: Coordinator, lasting_id: UUID, done: Callable[[object], None]
 ) -> None:
-    """The records of a topic that is gone go too, and so do offsets of groups."""
-    groups.forget_light_topic(LASTING + lasting_id.hex)
+    """Delete the records of a deleted topic, and the offsets that groups have committed for it."""
+    groups.expiration.forget_light_topic(LASTING + lasting_id.hex)
     drop_records(streams, partial(submit_here, runtime), lasting_id, done)
 
 

@@ -64,7 +64,7 @@ class Startup:
         self._every("log.cleaner.backoff.ms", parts.store.compact)
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", parts.transactions.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", parts.transactions.expire)
-        self._every("offsets.retention.check.interval.ms", parts.groups.expire)
+        self._every("offsets.retention.check.interval.ms", parts.groups.expiration.expire)
         self._every("share.coordinator.state.topic.prune.interval.ms", self._tidy_shares)
         parts.store.scrubber.start(settings.integer("scrub.bytes.per.second"), settings.integer("scrub.interval.ms"))
         parts.membership.join(self._joined)

@@ -1,7 +1,7 @@
 """The group coordinator: determines a group's kind, stores offsets, lists, describes and deletes groups.
 
-Each kind has a module of its own (`kinds` defines the common interface). Every operation calls its `done` once. Times
-come from the clock and the deadlines.
+`offset_expiration` removes old offsets. Each kind has a module of its own (`kinds` defines the common interface). Every
+operation calls its `done` once. Times come from the clock and the deadlines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,11 +38,13 @@ from duramen.coordinators.group.kinds import (
     GroupsOfKind,
 )
 from duramen.coordinators.group.memory import GroupRoom
+from duramen.coordinators.group.offset_expiration import OffsetExpiration, record_keys
 from duramen.coordinators.group.offsets import GroupOffsets
-from duramen.coordinators.group.topics import LASTING, GroupTopics
+from duramen.coordinators.group.rows import Key
+from duramen.coordinators.group.topics import GroupTopics
 from duramen.groups.consumer_classic import topics_wanted
 from duramen.groups.consumer_values import ConsumerState, HeartbeatRequest
-from duramen.groups.records import CommittedOffset, GroupKey, OffsetKey, OtherKey, decode_key
+from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.share_group import ShareGroupState
 from duramen.groups.values import GroupSnapshot, GroupState, JoinRequest, SyncRequest
 
@@ -51,7 +53,6 @@ __all__ = ["CommitMember", "Coordinator", "GroupDescription", "GroupListing", "L
 _MEMBERS_SHARE: Final = 8  # the members of all groups use at most an eighth of memory.limit.bytes
 
 _RESTORED_AT_ONCE: Final = 100  # groups per step: a few milliseconds
-_OFFSETS_AT_ONCE: Final = 1000
 
 _OF_CLASSIC_MEMBERS: Final = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER})  # groups convert between the two
 
@@ -62,7 +63,6 @@ _STATES: Final[Mapping[GroupKind, Sequence[StrEnum]]] = {
 }
 
 Done = Callable[[DuramenError | None], None]
-Key = OffsetKey | GroupKey | OtherKey
 
 
 class Coordinator:
@@ -93,7 +93,6 @@ class Coordinator:
         self._deadlines = deadlines
         self._randomness = randomness
         self._max_metadata_bytes = settings.integer("offset.metadata.max.bytes")
-        self._retention_ms = settings.integer("offsets.retention.minutes") * 60_000
         self.room = GroupRoom(settings.integer("memory.limit.bytes") // _MEMBERS_SHARE, clock, report)
         self.classic = ClassicGroups(offsets, clock, deadlines, settings, self.room)
         self.kinds = GroupKinds(self._has_offsets)
@@ -102,9 +101,9 @@ class Coordinator:
         )
         self.kinds.add(self.classic)
         self.kinds.add(self.consumer)
+        retention_ms = settings.integer("offsets.retention.minutes") * 60_000
+        self.expiration = OffsetExpiration(offsets, self.kinds, self.topics, clock, deadlines, retention_ms)
         offsets.groups = self
-        self._gone: dict[str, None] = {}
-        self._forgetting = False
         self._restored = not alone
         self._stopping = False
         self._gauges = {
@@ -418,82 +417,11 @@ class Coordinator:
             if error is not None:
                 raise error
             keys: list[Key] = [key for key, _ in self._offsets.of_group(group_id)]
-            keys += _keys(kind.remove(group_id))
+            keys += record_keys(kind.remove(group_id))
         except DuramenError as refused:
             done(refused)
         else:
             self._offsets.remove(group_id, keys, done)
-
-    def forget_topic(self, topic: str) -> None:
-        """Delete the committed offsets of a deleted topic."""
-        for _ in self._forget_topics(lambda known: known == topic):
-            pass
-
-    def forget_light_topic(self, stored: str) -> None:
-        """Delete the committed offsets of a deleted topic of the inventory, step by step."""
-        self._gone[stored] = None
-        if not self._forgetting and self._offsets.ready:
-            self._forgetting = True
-            gone, self._gone = self._gone, {}
-            self._step(self._forget_topics(gone.__contains__))
-
-    def _step(self, steps: Iterator[None]) -> None:
-        if next(steps, steps) is not steps:
-            self._deadlines.at(self._clock.monotonic_ms(), partial(self._step, steps))
-            return
-        self._forgetting = False
-        if self._gone:
-            self.forget_light_topic(self._gone.popitem()[0])
-
-    def _forget_topics(self, gone: Callable[[str], bool], index: int | None = None) -> Iterator[None]:
-        by_group: dict[str, list[Key]] = {}
-        for at, key in enumerate(self._offsets.each_key(index), 1):
-            if gone(key.topic):
-                by_group.setdefault(key.group, []).append(key)
-            if not at % _OFFSETS_AT_ONCE:
-                yield
-        self._remove_all(by_group)
-
-    def _remove_all(self, by_group: dict[str, list[Key]]) -> None:
-        for group_id, keys in by_group.items():
-            self._offsets.remove(group_id, keys, lambda _: None)
-
-    def expire(self) -> None:
-        """Expire offsets of groups without members that are older than offsets.retention.minutes.
-
-        An offset stays while an open transaction commits a newer one in its place: the tombstone would override that
-        record.
-        """
-        before_ms = self._clock.wall_ms() - self._retention_ms
-        expired: dict[str, list[Key]] = {}
-        remaining: set[str] = set()
-        light: dict[str, None] = {}
-        for key, committed in self._offsets.each_offset():
-            if key.topic.startswith(LASTING):
-                light[key.topic] = None
-            if self._idle_since(key.group, committed) < before_ms and not self._offsets.unstable(key):
-                expired.setdefault(key.group, []).append(key)
-            else:
-                remaining.add(key.group)
-        for groups in self.kinds:
-            for listed in list(groups.listing()):
-                empty_since_ms = groups.empty_since_ms(listed.group_id)
-                if listed.group_id not in remaining and empty_since_ms is not None and empty_since_ms < before_ms:
-                    expired.setdefault(listed.group_id, []).extend(_keys(groups.remove(listed.group_id)))
-        self._remove_all(expired)
-        if light and not self._forgetting:
-            self._forgetting = True
-            self.topics.when_known(light, lambda _: self._step(self._forget_topics(self._is_gone_light)))
-
-    def _is_gone_light(self, topic: str) -> bool:
-        """Whether a topic of the inventory no longer exists, for example because its namespace was deleted."""
-        return topic.startswith(LASTING) and self.topics.is_gone(topic)
-
-    def _idle_since(self, group_id: str, committed: CommittedOffset) -> int:
-        """When the offset was last in use (ms); now while the group has members."""
-        found = self.kinds.of(group_id)
-        empty_since_ms = 0 if found is None else found.empty_since_ms(group_id)
-        return self._clock.wall_ms() if empty_since_ms is None else max(empty_since_ms, committed.commit_ms)
 
     # -- the node -----------------------------------------------------------------------------------
 
@@ -524,7 +452,7 @@ class Coordinator:
                 if not at % _RESTORED_AT_ONCE:
                     yield
         if self._restored:
-            yield from self._forget_topics(self.topics.is_gone, index)
+            yield from self.expiration.forget_where(self.topics.is_gone, index)
 
     def let_go(self, index: int, error: DuramenError) -> None:
         """The node no longer coordinates the groups of a partition; waiting requests get `error`."""
@@ -534,7 +462,3 @@ class Coordinator:
     def stop(self) -> None:
         """Refuse new requests; members find the group again after the restart."""
         self._stopping = True
-
-
-def _keys(record_keys: Sequence[bytes]) -> list[Key]:
-    return [key for record_key in record_keys if (key := decode_key(record_key)) is not None]
