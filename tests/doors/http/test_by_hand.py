@@ -20,7 +20,7 @@ from duramen.codec.jsonbytes import Base64, json_of
 from duramen.doors.http.produce import produce
 from duramen.doors.http.reads import HttpReads
 from duramen.doors.http.serving.problems import answer_to_partly_stored
-from duramen.doors.http.types.types import Place, RecordInfo, RecordPlaces, RecordRequest, RecordsQuery
+from duramen.doors.http.types.records import Place, RecordInfo, RecordPlaces, RecordRequest, RecordsQuery
 from duramen.doors.problems import PartlyStored
 from duramen.service.forwarding.forwarding import Forwarding, Nowhere
 from duramen.service.forwarding.memory import Room

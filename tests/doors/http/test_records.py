@@ -15,7 +15,7 @@ from tests.doors.http.conftest import Ask, asking
 
 from duramen.base.units import MIB
 from duramen.codec.partitioner import partition_of
-from duramen.doors.http.types.types import MOST_RECORDS
+from duramen.doors.http.types.records import MOST_RECORDS
 from duramen.node.process import NodeProcess
 
 

@@ -20,7 +20,7 @@ from duramen.coordinators.group.topics import MOST_COUNTED, LightFound
 from duramen.doors.completion import completion
 from duramen.doors.http.coordinated import Work, coordinated
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
-from duramen.doors.http.types.types import (
+from duramen.doors.http.types.groups import (
     AssignedPartition,
     GroupInfo,
     GroupList,

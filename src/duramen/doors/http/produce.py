@@ -12,7 +12,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
 from duramen.codec.jsonbytes import wish_bytes, wish_headers
 from duramen.codec.partitioner import partition_of
-from duramen.doors.http.types.types import Place, RecordPlaces, RecordRequest
+from duramen.doors.http.types.records import Place, RecordPlaces, RecordRequest
 from duramen.doors.problems import PartlyStored, Stored
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker

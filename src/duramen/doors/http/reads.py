@@ -11,7 +11,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import CONTROL, DecodedRecord, batches, records
 from duramen.codec.jsonbytes import Base64, JsonBytes, json_of
 from duramen.doors.http.completions import call_back, settle
-from duramen.doors.http.types.types import RecordInfo, RecordPage, RecordsQuery
+from duramen.doors.http.types.records import RecordInfo, RecordPage, RecordsQuery
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import Bytes
 from duramen.service.forwarding.forwarding import Forwarding

@@ -8,7 +8,7 @@ from duramen.broker.partition import LATEST, Partition
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.produce import largest_body_bytes, produce
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.types.types import (
+from duramen.doors.http.types.records import (
     Deleted,
     DeletionRequest,
     Deletions,

@@ -9,7 +9,7 @@ from duramen.base.ids import Position
 from duramen.broker.partition import Partition
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic
-from duramen.doors.http.types.types import ReplicatedInfo, ReplicatedQuery
+from duramen.doors.http.types.records import ReplicatedInfo, ReplicatedQuery
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.authorize import Operation
 from duramen.service.broker import Broker

@@ -13,7 +13,7 @@ from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
 from duramen.doors.http.listing import names_listed, streams_page
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
-from duramen.doors.http.types.types import (
+from duramen.doors.http.types.streams import (
     DamagedRange,
     FloorInfo,
     GapInfo,

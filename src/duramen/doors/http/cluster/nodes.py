@@ -7,7 +7,7 @@ from duramen import __version__
 from duramen.base.errors import StorageFull
 from duramen.doors.http.cluster.routes import addresses_of
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
-from duramen.doors.http.types.types import FollowerLag, KnownNode, NodeHealth, NodeInfo, NodeList
+from duramen.doors.http.types.nodes import FollowerLag, KnownNode, NodeHealth, NodeInfo, NodeList
 from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]

@@ -8,8 +8,8 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, batches, records
 from duramen.doors.http.reads import record_info, record_size
 from duramen.doors.http.snapshots.reads import ShownBatches, ShownWindow, read_shown, run_job
+from duramen.doors.http.types.records import RecordInfo
 from duramen.doors.http.types.snapshots import LARGEST_JSON_BYTES, SnapshotRecordsQuery
-from duramen.doors.http.types.types import RecordInfo
 from duramen.keyed.view import VisibleRecords, next_shown
 from duramen.service.broker import Broker
 

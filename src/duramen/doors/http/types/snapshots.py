@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from duramen.doors.http.types.types import MOST_RECORDS, RecordInfo
+from duramen.doors.http.types.records import MOST_RECORDS, RecordInfo
 
 __all__ = [
     "LARGEST_JSON_BYTES",
