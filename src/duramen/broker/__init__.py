@@ -1,1 +1,1 @@
-"""One node's broker: composes storage, the controller and the groups. No I/O, no clock, no event loop of its own."""
+"""The data plane of a node: partitions, produce, fetch, quotas, replicas, views. No I/O, clock or event loop of its own."""

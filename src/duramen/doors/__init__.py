@@ -1,1 +1,1 @@
-"""The doors: Kafka, NATS, HTTP. Each speaks its protocol on one side and calls the broker on the other."""
+"""The doors: Kafka, NATS, HTTP, and other nodes. Each decodes a protocol and calls the broker through `service`."""

@@ -1,1 +1,1 @@
-"""Consumer groups: the classic protocol's state machine and the records that keep it. Pure."""
+"""Consumer groups of both protocols and share groups: their state machines and records, which are Kafka's. Pure."""

@@ -1,1 +1,1 @@
-"""`duramen doctor`."""
+"""`duramen doctor`: checks of the machine, of the data directory and of ports."""

@@ -1,1 +1,1 @@
-"""`duramen produce` and `duramen consume`."""
+"""`duramen produce` and `duramen consume`: records as lines of text or JSON."""

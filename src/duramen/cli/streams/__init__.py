@@ -1,1 +1,1 @@
-"""`duramen stream`."""
+"""`duramen stream`: streams, their partitions and configs."""

@@ -1,1 +1,1 @@
-"""`duramen top`."""
+"""`duramen top`: the rates of a node on the terminal."""

@@ -1,1 +1,1 @@
-"""Requests for partitions that other nodes lead, over HTTP."""
+"""Requests for partitions and shards that other nodes lead: sent to these nodes, and served for them."""
