@@ -37,9 +37,9 @@ class NodeClock:
         """Nothing: a job takes the time that the process gives it."""
 
     def jump(self, duration_ms: int) -> None:
-        """Set the clock on the wall forward, or back where it is negative; how far it is wrong has a bound.
+        """Set the wall clock forward, or back if negative; its error has a bound.
 
-        Else what one node takes for now would be too far in the future for another, which may refuse it.
+        Otherwise one node's present would be too far in another's future, which may refuse it.
         """
         self._ahead_ms = max(-_MOST_MS, min(self._ahead_ms + duration_ms, _MOST_MS))
 

@@ -38,10 +38,10 @@ def address_of(node_id: int) -> str:
 
 
 class Coming:
-    """Looks for the seeds, and is asked by others, for as long as a process runs.
+    """Looks for the seeds, and is asked by others, as long as its process runs.
 
-    `ask` says something to a node and hands on its answer; `belongs` is told the cluster and the voters that it was
-    formed with, once; `failed` that the disk does not keep what is to be promised.
+    `ask` sends a message to a node and returns its response; `belongs` is called with the cluster and its first voters,
+    once; `failed` if the disk cannot store the promises.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Coming:
         process.soon(self._turn)
 
     def asked(self, sender: ReplicaId, body: bytes, answer: Answer) -> None:
-        """Somebody asks."""
+        """A node asks."""
         self._forming.asked(_read(sender, body), answer)
         self._do()
 
@@ -98,7 +98,7 @@ class Coming:
             self._process.after(_TURN_US, self._turn)
 
     def _do(self) -> None:
-        """Do what is to be done, up to what has to be on disk first."""
+        """Execute effects, up to the first that has to be on disk."""
         self._effects += self._forming.take()
         while self._effects and not self._writing:
             match self._effects.popleft():
@@ -125,7 +125,7 @@ def _read(sender: ReplicaId, body: bytes) -> Message:
 
 
 def _kept(file: BelongingFile, files: MemoryFileSystem) -> FormationDiskState:
-    """What the directory holds, where nothing else in it says otherwise."""
+    """The identity of the directory without a file that names another."""
     kept = file.read()
     if kept.cluster_id is None and BallotFile(files).read() is not None:
         raise DirectoryUnusable("this directory is of a quorum, and what cluster that is of is gone")

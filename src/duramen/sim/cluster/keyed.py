@@ -69,7 +69,7 @@ State = dict[bytes, bytes]
 
 
 class Seen(NamedTuple):
-    """What a replica showed of a snapshot, or of the changes since one."""
+    """A snapshot shown by a replica, or the changes since one."""
 
     at: int
     since: int | None
@@ -77,7 +77,7 @@ class Seen(NamedTuple):
 
 
 class StreamTruth(Protocol):
-    """What clients of a keyed stream know, and whom they tell what they send and see."""
+    """What clients of a keyed stream know, and the checkers of their writes and reads."""
 
     wish: Definition
     numbers: "count[int]"
@@ -90,7 +90,7 @@ class StreamTruth(Protocol):
         """A batch may come to be committed."""
 
     def judge(self, who: str, seen: Seen, before: State) -> State:
-        """The state that somebody has who had `before`. Raises BrokenPromise."""
+        """The state of a reader that had `before`. Raises BrokenPromise."""
 
 
 class _Grant(NamedTuple):
@@ -99,7 +99,7 @@ class _Grant(NamedTuple):
 
 
 class KeyedBook:
-    """What there is, and what is promised of it."""
+    """The content of the stream, and the promises about it."""
 
     def __init__(self, cluster: Victim, seed: int) -> None:
         self._cluster = cluster
@@ -120,7 +120,7 @@ class KeyedBook:
         self._nodes[node.node_id] = node
 
     def cuts(self, node_id: int, log: Log, offset: int) -> None:
-        """Nobody deletes records of the stream."""
+        """No records of the stream are deleted."""
 
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         """A replica has done something: its view is not ahead of its log. Raises BrokenPromise."""
@@ -136,7 +136,7 @@ class KeyedBook:
             raise BrokenPromise(f"node {node_id}: its log ends at {end}, and the view is at {view.facts.position}")
 
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
-        """Who uses the stream."""
+        """The clients of the stream."""
         return [
             *(KeyedProducer(self, calls, seed("keyed producer"), think_us) for _ in range(2)),
             *(SnapshotReader(self, calls, seed("snapshot reader"), think_us) for _ in range(3)),
@@ -156,7 +156,7 @@ class KeyedBook:
         self._sent[header(data).crc] = list(records(data))
 
     def committed(self) -> int:
-        """Take in what is committed; where that ends."""
+        """Apply committed records; returns their end."""
         place = self.place
         if place is None:
             return 0
@@ -178,7 +178,7 @@ class KeyedBook:
         return found
 
     def judge(self, who: str, seen: Seen, before: State) -> State:
-        """The state that somebody has who had `before`. Raises BrokenPromise."""
+        """The state of a reader that had `before`. Raises BrokenPromise."""
         end, state = self.committed(), apply_seen(who, seen, before)
         if seen.at > end:
             raise BrokenPromise(f"{who}: the snapshot at {seen.at} is shown, and committed is {end}")
@@ -188,7 +188,7 @@ class KeyedBook:
 
 
 def apply_seen(who: str, seen: Seen, before: State) -> State:
-    """The state that somebody has who had `before`. Raises BrokenPromise where a key comes twice."""
+    """The state of a reader that had `before`. Raises BrokenPromise if a key comes twice."""
     state, keys = dict(before), set[bytes | None]()
     for record in seen.records:
         if record.key in keys:
@@ -284,7 +284,7 @@ def _view(broker: Broker, place: PartitionId) -> tuple[RunningView, Partition]:
 
 
 def read_snapshot(broker: Broker, place: PartitionId, at: int, since: int | None, reply: Reply) -> None:
-    """Read a snapshot of the replica here, or what has changed since one."""
+    """Read a snapshot of the replica here, or the changes since one."""
     view, partition = _view(broker, place)
     found = list[DecodedRecord]()
 
@@ -356,7 +356,7 @@ class SnapshotReader(KeyedClient):
 
 
 class _LiveReader(KeyedClient):
-    """A consumer of the live topic, who reads from the partition's leader."""
+    """A consumer of the live topic, which reads from the partition's leader."""
 
     def __init__(self, book: KeyedBook, calls: ClientCalls, seed: str, think_us: int) -> None:
         super().__init__(book, calls, seed, think_us // 4)

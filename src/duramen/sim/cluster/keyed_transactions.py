@@ -56,7 +56,7 @@ class _Asked(NamedTuple):
 
 
 class _Truth:
-    """A StreamTruth: one partition. It has what is committed, by the offsets at which records count."""
+    """A StreamTruth: one partition, with the committed records by the offsets at which they count."""
 
     def __init__(self, book: "JointBook", name: str, index: int) -> None:
         self.numbers = book.numbers
@@ -78,7 +78,7 @@ class _Truth:
         self._book.sent[header(data).crc] = data
 
     def learn(self) -> int:
-        """Take in what is committed; where that ends."""
+        """Apply committed records; returns their end."""
         place = self.place
         if place is None:
             return 0
@@ -127,7 +127,7 @@ class _Truth:
 
 
 class JointBook:
-    """What there is, and what is promised of it."""
+    """The content of the streams, and the promises about them."""
 
     def __init__(self, cluster: Victim) -> None:
         self.cluster = cluster
@@ -147,10 +147,10 @@ class JointBook:
         node.onlooker = self
 
     def cuts(self, node_id: int, log: Log, offset: int) -> None:
-        """Nobody deletes records of the streams."""
+        """No records of the streams are deleted."""
 
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
-        """Views are looked at by those who read."""
+        """Readers check the views."""
 
     @property
     def places(self) -> list[PartitionId]:
@@ -159,7 +159,7 @@ class JointBook:
         return [place for place in found if place is not None] if None not in found else []
 
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
-        """Who uses the streams."""
+        """The clients of the streams."""
         return [
             *(KeyedProducer(truth, calls, seed("keyed producer"), 3 * think_us) for truth in self.truths),
             *(SnapshotReader(truth, calls, seed("snapshot reader"), think_us) for truth in self.truths),
@@ -169,7 +169,7 @@ class JointBook:
         ]
 
     def take(self, vector: Vector, before: Sequence[SimulatedTransaction]) -> None:
-        """Somebody was given a snapshot. Raises BrokenPromise."""
+        """A client got a snapshot. Raises BrokenPromise."""
         self._asked = [*self._asked[-_CHECKED:], _Asked(vector, before)]
         self.taken += 1
         commits: dict[int, dict[PartitionId, int]] = {}

@@ -23,10 +23,10 @@ _WAIT_MS: Final = 50
 
 
 class LiveBook(Protocol):
-    """What is known of the stream."""
+    """The known content of the stream."""
 
     def committed(self) -> int:
-        """Where what is committed ends."""
+        """The end of the committed records."""
 
     def state(self, at: int) -> Mapping[bytes, bytes]:
         """The newest value of each key of the records below an offset."""
@@ -37,7 +37,7 @@ class _Connection:
 
 
 class LiveReading:
-    """A consumer of the live topic, who goes on at another node with the offset alone."""
+    """A consumer of the live topic, which continues at another node with the offset alone."""
 
     def __init__(self, client: ClusterClient, book: LiveBook, client_id: str) -> None:
         self._client = client
@@ -78,7 +78,7 @@ class LiveReading:
         client.calls.ask(node_id, ask, answered)
 
     def _taken(self, node_id: int, found: FetchResult) -> DuramenError | None:
-        """Take in what was answered. Raises BrokenPromise."""
+        """Apply a response. Raises BrokenPromise."""
         if found.error is not None:
             if isinstance(found.error, OffsetOutOfRange):
                 self._client.calls.ended["live readers started over"] += 1

@@ -48,9 +48,9 @@ class SimulatedLink:
         self.ids = (stations[0].node_id, stations[1].node_id)
         self.there = {station.node_id: True for station in stations}
         self.processes = {station.node_id: station.process for station in stations}
-        self.arrived_us = dict.fromkeys(self.ids, 0)  # when what was said last arrives there
+        self.arrived_us = dict.fromkeys(self.ids, 0)  # when the last sent message arrives there
         self.held: dict[int, list[Act]] = {node_id: [] for node_id in self.ids}
-        self.torn = False  # what is still on its way never arrives
+        self.torn = False  # messages under way never arrive
 
     def peer_of(self, node_id: int) -> int:
         """The node at the other end."""
@@ -66,7 +66,7 @@ class SimulatedNetwork:
     ) -> None:  # fmt: skip
         self.cut: frozenset[tuple[int, int]] = frozenset()
         self.slow_us = 800
-        self.late: dict[tuple[int, PeerChannel], int] = {}  # nodes that hear on such a channel so much later, in us
+        self.late: dict[tuple[int, PeerChannel], int] = {}  # delays of messages to nodes on a channel, in us
         self.delivered = 0
         self._stations = stations
         self._chance = chance
@@ -82,7 +82,7 @@ class SimulatedNetwork:
         return found if found is not None and found.there[node_id] else None
 
     def up(self, station: Station) -> None:
-        """A process has begun: it dials all others, and what was open with the one before it is reset."""
+        """A process has begun: it dials all others, and connections of the one before it are reset."""
         for link in [link for link in self._links.values() if station.node_id in link.ids]:
             if link.processes[station.node_id] is not station.process:
                 self._reset(link)
@@ -92,7 +92,7 @@ class SimulatedNetwork:
                     self._dial_later(_key(station.node_id, other_id, channel), station.process, 100)
 
     def down(self, station: Station, *, silently: bool) -> None:
-        """A process has ended: the others hear of it, unless its machine has lost its power."""
+        """A process has ended: the others learn it, unless its machine has lost its power."""
         for link in [link for link in self._links.values() if link.there.get(station.node_id)]:
             link.there[station.node_id] = False
             if silently:
@@ -108,7 +108,7 @@ class SimulatedNetwork:
         first, second = self._stations[key[0]], self._stations[key[1]]
         running = (first.process, second.process)
         if process not in running or process is None or None in running:
-            return  # whoever begins later dials
+            return  # the later process dials
         known = self._links.get(key)
         if known is not None and any(known.there.values()):
             stale = tuple(known.processes.values()) != running
@@ -138,7 +138,7 @@ class SimulatedNetwork:
     # -- messages -----------------------------------------------------------------------------------
 
     def say(self, link: SimulatedLink, node_id: int, act: Act) -> None:
-        """A node says something: `act` is what it does to the other one."""
+        """A node sends a message: `act` is its effect on the other one."""
         to = link.peer_of(node_id)
         if link.held[to] or (node_id, to) in self.cut:
             link.held[to].append(act)
@@ -151,7 +151,7 @@ class SimulatedNetwork:
         self._hand(link, to, partial(self._arrive, link, to, act))
 
     def _hand(self, link: SimulatedLink, to: int, act: Act) -> None:
-        """In the process at that end, behind what is on its way to it."""
+        """In the process at that end, after all earlier messages."""
         process = link.processes[to]
         at_us = self._true.now_us + 50 + below(self._chance, self.slow_us)
         if self.late:
@@ -166,7 +166,7 @@ class SimulatedNetwork:
             act()
 
     def change_cut(self, cut: frozenset[tuple[int, int]]) -> None:
-        """These are the ways that carry nothing from here on; what waited on others goes on."""
+        """The directions that carry nothing from here on; messages on others continue."""
         self.cut = cut
         for link in self._links.values():
             for to in link.ids:
@@ -190,7 +190,7 @@ class SimulatedNetwork:
         self._at(_SILENT_US + self._chance.randrange(_LOOK_US), partial(self._look, link, node_id))
 
     def _look(self, link: SimulatedLink, node_id: int) -> None:
-        """Whether a node hears nothing on a connection any more: else the other end would say that it is there."""
+        """Whether a node receives nothing on a connection any more, not even heartbeats of the other end."""
         peer_id = link.peer_of(node_id)
         peer = link.processes[peer_id]
         gone = not link.there[peer_id] or self._stations[peer_id].process is not peer or peer is None
@@ -203,7 +203,7 @@ class SimulatedNetwork:
         self._hand(link, node_id, partial(self._close, link, node_id))
 
     def _close(self, link: SimulatedLink, node_id: int) -> None:
-        """One end lets go; the other hears of it, where the way to it carries anything."""
+        """One end closes; the other learns it, if that direction carries anything."""
         if not link.there[node_id]:
             return
         link.there[node_id] = False

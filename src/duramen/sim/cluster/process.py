@@ -29,7 +29,7 @@ _AT_ONCE: Final[dict[Lane, int]] = {"sync": 1, "disk": 1, "rows": 1, "read": 4}
 
 
 class Process:
-    """The Worker port. `disk_us` is how long a job takes at most; `turn` does what is to be done next."""
+    """The Worker port. `disk_us` is the longest time of a job; `turn` executes the next step."""
 
     def __init__(self, true: VirtualClock, clock: NodeClock, chance: random.Random, disk_us: int) -> None:
         self.deadlines = Deadlines()
@@ -44,7 +44,7 @@ class Process:
         self._count = 0
         self._due: tuple[int, int] = (-1, -1)  # a deadline, and the true time of it
         self.known_us = _UNKNOWN
-        """What `find_next_us` has said, as long as that is right."""
+        """The last result of `find_next_us`, while it is valid."""
         self._waiting: dict[Lane, deque[_Job]] = {lane: deque() for lane in _AT_ONCE}
         self._running: dict[Lane, int] = dict.fromkeys(_AT_ONCE, 0)
 
@@ -57,7 +57,7 @@ class Process:
     def submit(
         self, lane: Lane, job: Callable[[], T], done: Callable[[T | BaseException], None], *, brief: bool = False
     ) -> None:
-        del brief  # a node of a cluster answers heartbeats whatever its disk does
+        del brief  # a node of a cluster answers heartbeats even if its disk is slow
         self._waiting[lane].append((job, done))
         self._begin(lane)
 
@@ -77,7 +77,7 @@ class Process:
         heapq.heappush(self._events, (at_us, self._count, action))
 
     def look_again(self) -> None:
-        """Somebody else may have changed when it has something to do."""
+        """The time of the next step may have changed."""
         self.known_us = _UNKNOWN
 
     @property
@@ -109,7 +109,7 @@ class Process:
         return self._due[1]
 
     def turn(self) -> None:
-        """Do what is to be done at this time: all that is ready, else what is due, else what happens."""
+        """Execute the steps of this time: all ready jobs, else the due deadline, else the next event."""
         self.known_us = _UNKNOWN
         ready, events = self._ready, self._events
         if ready:
@@ -123,7 +123,7 @@ class Process:
             heapq.heappop(events)[2]()
 
     def hasten(self) -> None:
-        """Do the next thing now, whatever its time is."""
+        """Execute the next step now, whatever its time is."""
         next_us = self.next_us
         if next_us is None:
             raise AssertionError("nothing is left to happen")

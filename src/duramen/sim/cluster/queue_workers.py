@@ -55,18 +55,18 @@ class _Holding(NamedTuple):
 
 
 class WorkBook:
-    """What was put into queues that workers share, and who has leased what."""
+    """The entries of queues that workers share, and their leases."""
 
     def __init__(self) -> None:
         self.put: dict[tuple[bytes, Position], bytes] = {}
-        """What was acknowledged to be in them."""
+        """The acknowledged entries."""
         self.acknowledged: dict[tuple[bytes, Position], int] = {}
         """The leader epoch in which each entry was acknowledged."""
         self.maybe: set[tuple[bytes, Position]] = set()
-        """Entries of which nobody knows whether they were acknowledged."""
+        """Entries of which it is unknown whether they were acknowledged."""
         self._said: Counter[tuple[bytes, Position]] = Counter()  # acknowledgements on their way
         self._delivered: Counter[tuple[bytes, Position]] = Counter()
-        self._unknown = 0  # leases that may have been given, and nobody knows of which entries
+        self._unknown = 0  # leases that may have been given, for unknown entries
         self._holders: dict[tuple[bytes, Position], dict[Lease, bool]] = {}  # whether they are short
         self.leases = 0
         self.acks = 0
@@ -92,31 +92,31 @@ class WorkBook:
         holders[one.lease] = short
 
     def ask(self) -> None:
-        """Somebody asks for leases: until they are answered nobody knows what is leased."""
+        """A worker requests leases: until the response it is unknown which entries are leased."""
         self._unknown += 1
 
     def told(self) -> None:
-        """Somebody has got leases."""
+        """A worker has got leases."""
         self._unknown -= 1
 
     def _may_be_dead(self, place: tuple[bytes, Position]) -> bool:
         return self._delivered[place] + self._unknown >= DELIVERIES
 
     def settles(self, holding: _Holding, *, accepts: bool) -> None:
-        """Somebody says what becomes of a lease: it may end from here on."""
+        """A worker ends a lease: it may end from here on."""
         place = holding.queue, holding.position
         self._said[place] += accepts
         self._holders.get(place, {}).pop(holding.lease, None)
 
     def answered(self, holding: _Holding, *, accepts: bool, unknown: bool) -> None:
-        """An answer has come to that; what became of an acknowledgement may be `unknown`."""
+        """The response arrived; the outcome of an acknowledgement may be `unknown`."""
         place = holding.queue, holding.position
         self._said[place] -= accepts
         if accepts and unknown:
             self.maybe.add(place)
 
     def settled(self, holding: _Holding, refusal: DuramenError | None, leader_epoch: int, *, accepts: bool) -> None:
-        """A leader has taken what was said, or refused it. Raises BrokenPromise where it may not be refused."""
+        """A leader has accepted the request, or refused it. Raises BrokenPromise if it must not be refused."""
         place = holding.queue, holding.position
         if refusal is None:
             if accepts:
@@ -160,7 +160,7 @@ class WorkBook:
 
 
 class QueueWorker(CoordinatedClient):
-    """Works on what is in queues that others work on too."""
+    """Works on entries of queues with other workers."""
 
     def __init__(
         self, book: WorkBook, space: str, ensure: Ensure, calls: ClientCalls, seed: str, think_us: int, number: int
@@ -174,7 +174,7 @@ class QueueWorker(CoordinatedClient):
         self._held: list[_Holding] = []
 
     def step(self) -> None:
-        """Put something in, lease something, or say what became of a lease."""
+        """Add an entry, request a lease, or end one."""
         do = self.chance.random()
         act = self._put if do < 0.3 else self._settle if self._held and do < 0.7 else self._lease
         if len(self._held) >= _MOST_HELD:
@@ -185,7 +185,7 @@ class QueueWorker(CoordinatedClient):
         self, place: PartitionId, node_id: int, what: str, do: Callable[[Broker, Stream, Reply], None],
         answered: Callable[[Any], None],
     ) -> None:  # fmt: skip
-        """`answered` gets what a leader says, an error where it says none that may come."""
+        """`answered` gets the leader's response; an unexpected error breaks a promise."""
 
         def ask(broker: Broker, reply: Reply) -> None:
             space = broker.streams.find(self._space)

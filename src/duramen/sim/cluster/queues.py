@@ -66,12 +66,12 @@ _Entries = tuple[_Entry, ...]
 
 
 class _Model:
-    """A queue that one client writes to: what is in it, and, after an operation with no answer, what else may be."""
+    """A queue with one writer: its entries, and, after an operation without a response, the alternatives."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.entries: _Entries = ()
-        self.unsure: _Entries | None = None  # what else may be in it; where new entries are, nobody has said
+        self.unsure: _Entries | None = None  # possible other entries; the positions of new ones are unknown
         self.looks = 0
         self._delayed = set[bytes]()  # values of entries that are not shown
         self._fleeting = set[bytes]()  # values of those that expire soon
@@ -90,7 +90,7 @@ class _Model:
 
     @property
     def lasting(self) -> _Entries:
-        """Entries that are there until somebody takes them."""
+        """Entries that stay until they are deleted."""
         return tuple(one for one in self.entries if one.value not in self._fleeting)
 
     def become(self, entries: _Entries) -> None:
@@ -114,7 +114,7 @@ class _Model:
             self.entries, self.unsure = there, None
 
     def _missing(self, wanted: _Entries, there: _Entries, *, delayed: bool) -> list[_Entry] | None:
-        """What is wanted and not there; None where these cannot be what is left of it."""
+        """The wanted entries that are missing; None if the given ones cannot be the remaining ones."""
         missing, at = list[_Entry](), 0
         for one in wanted:
             hidden = not delayed and one.value in self._delayed
@@ -176,7 +176,7 @@ class _BoundedModel(_Model):
 
 
 class _QueueClient(CoordinatedClient):
-    """Writes to a queue of its own, and reads it from whoever leads its shard."""
+    """Writes to a queue of its own, and reads it from the leader of its shard."""
 
     def __init__(self, book: "QueueBook", calls: ClientCalls, seed: str, think_us: int, number: int) -> None:
         super().__init__(calls, seed, think_us)
@@ -193,7 +193,7 @@ class _QueueClient(CoordinatedClient):
         return model
 
     def step(self) -> None:
-        """Do something, or look what became of the last operation."""
+        """Execute an operation, or check the outcome of the last one."""
         reads = self._model.unsure is not None or self.chance.random() < 0.3
         self._coordinator(
             self._book.stream, "", lambda _key, _partitions: 0, self._book.ensure, self._read if reads else self._write
@@ -341,7 +341,7 @@ def _replaced(entries: _Entries, first: _Entry, value: bytes, at: Position) -> _
 
 
 class QueueBook(ShardBook):
-    """What was written to queues, and the nodes that have to have it."""
+    """The writes to queues, and the nodes that have to have them."""
 
     stream = _SPACE
     model: type[_Model] = _Model
@@ -363,7 +363,7 @@ class QueueBook(ShardBook):
         broker.create_stream(Definition(self.stream, 1, _CONFIG, internal=True), reply, idempotent=True)
 
     def clients(self, calls: ClientCalls, seed: Callable[[str], str], think_us: int) -> list[ClusterClient]:
-        """Those who use queues of their own, and those who share some."""
+        """The clients with queues of their own, and those that share some."""
         owners = [_QueueClient(self, calls, seed("queues"), think_us, number) for number in range(_CLIENTS)]
         workers = [
             QueueWorker(self.work, _SPACE, self.ensure, calls, seed("workers"), think_us, number)
@@ -372,7 +372,7 @@ class QueueBook(ShardBook):
         return [*owners, *workers]
 
     def inspect(self) -> None:
-        """All replicas have what was acknowledged."""
+        """All replicas have the acknowledged entries."""
         self.check_written()
         for node_id, log, states in self.replicas():
             rows, hashed = states.rows(log, states.stored(log, leads=True)), hash_of(log.key.stream_id)

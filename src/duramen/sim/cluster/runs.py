@@ -15,7 +15,7 @@ _SHARE: Final = 2  # runs that a process is handed at once
 
 
 class ClusterTotals:
-    """What the runs so far came to."""
+    """The totals of the runs so far."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -35,7 +35,7 @@ class ClusterTotals:
 
 
 class ClusterRuns(NamedTuple):
-    """What came of many runs: the first that broke a promise, and what they came to."""
+    """The result of many runs: the first that broke a promise, and the totals."""
 
     broken: ClusterOutcome | None
     totals: ClusterTotals
@@ -52,7 +52,7 @@ def run_one(seed: int, write: Callable[[str], object] | None = None, faults: Col
 
 
 def run_all(seeds: range, processes: int, out: TextIO | None = None) -> ClusterRuns:
-    """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it."""
+    """Run every seed or up to the first that breaks a promise; shows the progress, then prints the result."""
     out = sys.stdout if out is None else out
     totals, began_s = ClusterTotals(), time.monotonic()
     broken: ClusterOutcome | None = None
@@ -76,12 +76,12 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> ClusterR
 
 
 def table(totals: ClusterTotals) -> str:
-    """How often each kind of fault came, and what else happened."""
+    """How often each kind of fault occurred, and other counts."""
     lines = [f"{name:28}{number:>12,}" for name, number in sorted(totals.faults.items())]
     return "\n".join([*lines, "", *(f"{name:28}{number:>12,}" for name, number in sorted(totals.counts.items()))])
 
 
 def explain(outcome: ClusterOutcome) -> str:
-    """What went wrong in a run, and how to see it again."""
+    """The broken promise of a run, and the command that repeats it."""
     again = f"python -m duramen.sim --cluster --seed {outcome.seed} --trace FILE"
     return "\n".join([f"cluster {outcome.seed} broke a promise: {outcome.broken}", *outcome.trace, f"again: {again}"])

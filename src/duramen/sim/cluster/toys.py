@@ -14,7 +14,7 @@ TABLE: Final = "__table"
 
 
 class Add(NamedTuple):
-    """One more for a counter; `number` rises with each of a client's, who says it again with the same one."""
+    """Adds to a counter; `number` rises with each of a client's, which repeats a command with the same one."""
 
     counter: bytes
     client: bytes
@@ -22,7 +22,7 @@ class Add(NamedTuple):
 
 
 class Counters(CoordinatorShard[Add]):
-    """Counters by name, and the newest number of each client with what it got."""
+    """Counters by name, and the newest number of each client with its response."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, int] = {}

@@ -14,7 +14,7 @@ __all__ = ["Victim"]
 
 
 class Victim(Protocol):
-    """What faults do it to."""
+    """The operations that faults need."""
 
     seed: int
     nodes: dict[int, SimulatedNode]
@@ -25,7 +25,7 @@ class Victim(Protocol):
     counts: Counter[str]
 
     def spoil(self) -> bool:
-        """Claim what happens once in a run, that a disk loses something: whether nothing has claimed it yet."""
+        """Claim the fault that occurs once in a run, that a disk loses something; returns whether it was free."""
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
         """Do it later."""
@@ -43,7 +43,7 @@ class Victim(Protocol):
         """The disk of a node is lost with all that is on it."""
 
     def roll_back(self, node: SimulatedNode) -> None:
-        """A node ends, and its disk is again what it was when an image was made of it."""
+        """A node ends, and its disk is restored from its image."""
 
     def take_out(self, node: SimulatedNode) -> None:
         """A node stops, and does not begin again before it is brought back."""

@@ -24,10 +24,10 @@ __all__ = ["NodeWatcher", "Onlooker", "WatchedBroker", "WatchedStore", "WatchedV
 
 
 class NodeWatcher(Protocol):
-    """Who sees all that the nodes do, which it knows by their ids."""
+    """Observes the nodes, by their ids."""
 
     def belongs(self, node_id: int, cluster_id: UUID, founders: Voters) -> None:
-        """The node is of a cluster from here on; `founders` are known to those who have formed it."""
+        """The node belongs to the cluster from here on; nodes that formed it know the `founders`."""
 
     def applied(self, node_id: int, batch: EntryBatch) -> None:
         """A batch of the metadata log is committed for this node, and takes effect."""
@@ -54,14 +54,14 @@ class NodeWatcher(Protocol):
         """The node takes no part any more until it is started again."""
 
     def reported(self, node_id: int, finding: str) -> None:
-        """The node's operator hears of something."""
+        """A message to the node's operator."""
 
 
 class Onlooker(Protocol):
-    """Who sees what a node does with one log and says of it."""
+    """Observes a node's operations on one log."""
 
     def cuts(self, node_id: int, log: Log, offset: int) -> None:
-        """The node is about to let go of what is below `offset`."""
+        """The node is about to delete records below `offset`."""
 
     def carried_out(self, node_id: int, place: PartitionId, effect: Effect) -> None:
         """As of `NodeWatcher`."""

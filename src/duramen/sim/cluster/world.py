@@ -55,7 +55,7 @@ _LONGEST_US: Final = 1_800_000_000
 _WINDOWS: Final = 0.25  # of the runs: idempotent producers send several batches at once, and some are refused
 _PATIENCE_US: Final = 120_000_000
 _FORMING: Final = 0.4  # of all runs, how many begin with empty disks
-_CHANGING: Final = 0.4  # of all runs, how many have an operator who changes of which nodes the cluster is
+_CHANGING: Final = 0.4  # the share of runs with an operator that changes the nodes of the cluster
 _SLOW_LEADERS: Final = 0.6  # of all runs, how many have a leader with a slow disk
 _UNATTENDED_US: Final = 3_000_000
 _UNDRAINED_US: Final = 5_000_000
@@ -63,7 +63,7 @@ _BACK_US: Final = (20_000, 500_000, 4_000_000)
 
 
 class ClusterOutcome(NamedTuple):
-    """What came of a run: `broken` is empty where every promise was kept."""
+    """The outcome of a run: `broken` is empty if every promise was kept."""
 
     seed: int
     broken: str
@@ -104,7 +104,7 @@ class ClusterWorld:
         self.calls = ClientCalls(
             self.nodes, random.Random(f"{seed}/calls"), self.true, self._later, self.witness, self.trace
         )  # fmt: skip
-        self._attended = True  # whether somebody looks after nodes that fail
+        self._attended = True  # whether failed nodes are restarted
         self._think_us = self._chance.choice((20_000, 80_000, 200_000))
         self.faults = ClusterFaults(self, random.Random(f"{seed}/faults"), self._think_us, faults)
         self.forms = random.Random(f"{seed}/forming").random() < _FORMING
@@ -219,7 +219,7 @@ class ClusterWorld:
         inspect(self.nodes, self.witness, self.calls.book)
 
     def _idle(self) -> None:
-        """Nobody writes for long, and then somebody does."""
+        """A long time without writes, and then some."""
         self.trace("the cluster is idle")
         idle_until_us = self.true.now_us + IDLE_US
         self.go_on(
@@ -284,7 +284,7 @@ class ClusterWorld:
         return any(member.controller.active_epoch is not None for member in members)
 
     def _end_drained(self) -> None:
-        """Nodes that were to lead nothing are started again, as often as somebody's late wish finds them."""
+        """Drained nodes are restarted, each time a late request of an operator drains them."""
         for node in self.witness.council.state.registrations:
             if node.draining and not node.unwritable and self.nodes[node.id].ready:
                 self.end(self.nodes[node.id], power=False, soon=True)
@@ -324,7 +324,7 @@ class ClusterWorld:
         ]
 
     def _operator(self, seed: str) -> Operator:
-        # What a lost disk leaves of two voters decides nothing any more.
+        # With two voters the remaining one cannot decide anything after a lost disk.
         least = 3 if self.faults.loses_disks else self._membership.choice((3, 3, 2, 1))
         return Operator(self.calls, seed, 4 * self._think_us, self, least)
 
@@ -344,7 +344,7 @@ class ClusterWorld:
         return self.faults.spoil()
 
     def at(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do `act` once that much time has gone by, whatever it does to processes."""
+        """Do `act` after that time, which may affect any process."""
         self._later(delay_us, partial(self._interfere, act))
 
     def _interfere(self, act: Callable[[], None]) -> None:
@@ -354,7 +354,7 @@ class ClusterWorld:
                 node.process.look_again()
 
     def _later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """As `at`, of what does nothing to a process but to have it do something after some time."""
+        """Like `at`, for an action that only starts something in a process later."""
         heapq.heappush(self._events, (self.true.now_us + delay_us, next(self._numbers), act))
 
     def go_on(self, condition: Callable[[], bool], otherwise: str, patience_us: int = _PATIENCE_US) -> None:
@@ -427,7 +427,7 @@ class ClusterWorld:
                 self._failed(node.node_id, error)
 
     def _failed(self, node_id: int, error: DuramenError | OSError) -> None:
-        """A node takes no part any more: somebody ends it, and starts it again."""
+        """A node takes no part any more: its process is ended and restarted."""
         if isinstance(error, LogDamaged):
             raise BrokenPromise(f"node {node_id}: {error}") from error
         self.counts["failures"] += 1
@@ -438,7 +438,7 @@ class ClusterWorld:
             if node.life == life and node.process is not None:
                 if isinstance(error, DirectoryRolledBack):
                     self.counts["older disks found out"] += 1
-                    self.wipe(node)  # as its operator is told to
+                    self.wipe(node)  # as it told its operator
                 else:
                     self.end(node, power=self._chance.random() < 0.5)
 

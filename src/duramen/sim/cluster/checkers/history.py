@@ -47,7 +47,7 @@ class Page:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.trimmed_offset = 0  # up to where somebody wanted records deleted
+        self.trimmed_offset = 0  # up to which a client requested deletions
         self.acknowledged = 0
         self.read_records = 0
         self._sent: dict[int, SentBatch] = {}  # by CRC
@@ -63,7 +63,7 @@ class Page:
         batch.sendings += 1
 
     def acknowledged_at(self, batch: SentBatch, offset: int) -> None:
-        """A producer was told that its batch is at that offset."""
+        """A producer's batch is acknowledged at that offset."""
         self.acknowledged += 1
         if batch.acks_all:
             self._place(batch, offset, "acknowledged")
@@ -79,7 +79,7 @@ class Page:
         batch.offset = offset
 
     def read(self, offset: int, data: bytes) -> int:
-        """A consumer who asked for `offset` got these bytes; the offset behind them."""
+        """A consumer's fetch at `offset` returned these bytes; the next offset."""
         expected, end = -1, 0
         for position, found in batches(data):
             end = position + found.size
@@ -103,7 +103,7 @@ class Page:
         return expected
 
     def read_committed(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
-        """The same bytes were read by a consumer of what is committed, who was told what of it was `aborted`."""
+        """A read_committed consumer read the same bytes, with `aborted` transactions among them."""
         for batch, committed in decided(data, aborted):
             self._seen(header(batch).crc, committed=committed)
 
@@ -114,7 +114,7 @@ class Page:
         transaction.seen(self.name, committed=committed)
 
     def _check_transactions(self, data: bytes) -> None:
-        """What the markers of the log say of each of its transactions is what all others say."""
+        """The markers of the log agree on each of its transactions."""
         opened: dict[int, list[int]] = {}  # CRCs, by producer id
         for position, found in batches(data):
             if found.attributes & CONTROL:

@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 1 << 20
 def ills(
     nodes: Mapping[int, SimulatedNode], council: Council, *, whole: bool = False, opened: bool = False
 ) -> list[str]:
-    """What is wrong with the nodes; with `whole`, also with what they hold. `opened`: transactions may be open."""
+    """The faults of the nodes; with `whole`, also of their content. `opened`: transactions may be open."""
     found = []
     for node in nodes.values():
         if node.process is None or not node.ready or node.member is None:
@@ -60,14 +60,14 @@ def _is_internal(council: Council, place: PartitionId) -> bool:
 
 
 def _open_transactions(leader: SimulatedNode, place: PartitionId) -> list[str]:
-    """Transactions that nobody has ended in a partition; who would may wait for one that is lost."""
+    """Transactions without an end in a partition; their coordinator may wait for a lost partition."""
     log = None if leader.store is None else leader.store.log(LogKey(*place))
     opened = [] if log is None else log.transactions.opened()
     return [f"producer {producer_id} has a transaction open in {place}" for producer_id, _ in opened]
 
 
 def lacks_a_replica(node: SimulatedNode) -> bool:
-    """Whether the node takes no writes until it is started again, as its operator was told."""
+    """Whether the node takes no writes until a restart, as it has reported to its operator."""
     store, problem = node.store, None if node.member is None else node.member.problem
     if store is None or problem is None or isinstance(problem, StorageFull):
         return False
@@ -94,7 +94,7 @@ def _ends(node: SimulatedNode, place: PartitionId) -> tuple[int, int]:
 
 
 def inspect(nodes: Mapping[int, SimulatedNode], witness: Witness, book: Book) -> None:
-    """All logs hold the same, that is what was committed, and nothing that was acknowledged is missing."""
+    """All logs are equal and have all committed and acknowledged records."""
     council = witness.council
     images = {node.node_id: node.member.state for node in nodes.values() if node.member is not None}
     for node_id, state in images.items():

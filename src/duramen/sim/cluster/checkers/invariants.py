@@ -47,9 +47,9 @@ Place = tuple[int, PartitionId]
 
 
 class _OnDisk(NamedTuple):
-    """What of a log a loss of power leaves for certain.
+    """The part of a log that survives a power loss.
 
-    `written` is the log as it is, `known` as its replica has it: a cut that is under way is in `known` already.
+    `written` is the log as it is, `known` as its replica has it: a truncation under way is in `known` already.
     """
 
     written: ReplicaHistory
@@ -72,16 +72,16 @@ class Witness:
         self, nodes: dict[int, SimulatedNode], trace: Trace, failed: Callable[[int, DuramenError], None],
         voted: Callable[[int], None], led: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """`failed` is told of a node that takes no part any more until it is started again.
+        """`failed` is called with a node that takes no part any more until it is restarted.
 
-        `voted` is told of votes, and `led` of who has come to lead the quorum.
+        `voted` is called with votes, and `led` with new leaders of the quorum.
         """
         self.council = Council()
         self.ledgers: dict[PartitionId, PartitionLedger] = {}
-        self.markers: dict[int, tuple[int, Marker]] = {}  # what leaders have appended, with producer ids, by CRC
+        self.markers: dict[int, tuple[int, Marker]] = {}  # batches appended by leaders, with producer ids, by CRC
         self.cuts = 0
         self.restarts = 0
-        self.voted: set[ReplicaId] = set()  # who was a voter at any time, committed or not
+        self.voted: set[ReplicaId] = set()  # every voter at any time, committed or not
         self._nodes = nodes
         self._trace = trace
         self._failed = failed
@@ -119,7 +119,7 @@ class Witness:
         self.council.starts(node.node_id)
 
     def ends(self, node: SimulatedNode) -> None:
-        """A process ends now: what is on its disk is kept in mind."""
+        """A process ends now: record the content of its disk."""
         if node.store is not None:
             self._at_rest[node.node_id] = {log.key: self._on_disk(node, log) for log in node.store.each_log()}
         for key in [key for key in self._logs if key[0] == node.node_id]:
@@ -137,12 +137,12 @@ class Witness:
         self._at_rest.pop(node.node_id, None)
 
     def doubts(self, node: SimulatedNode) -> None:
-        """The disk of a node that does not run may lack what it had: it counts again when the node has registered."""
+        """The disk of a stopped node may have lost records: it counts again when the node has registered."""
         self._at_rest.pop(node.node_id, None)
         self._doubted.add(node.node_id)
 
     def shows(self, node_id: int, place: PartitionId, offset: int) -> None:
-        """A consumer is told that what is below the offset is committed."""
+        """A consumer gets a high watermark."""
         if offset > self.ledger(place).end_offset:
             raise self.ledger(place).broken(f"node {node_id} shows what is below {offset}, which is not committed")
 
@@ -159,7 +159,7 @@ class Witness:
         return _OnDisk(written, written if replica is None else replica.machine.history, log.synced_offset)
 
     def _holders(self, place: PartitionId) -> Iterator[tuple[int, Holding]]:
-        """Who may lead next, and what is on their disks; of one whose disk is lost the controller will hear."""
+        """The nodes that may lead next, and their disks; without those of lost disks, as the controller will learn."""
         state = self.council.state
         partition = state.partitions.get(place)
         if partition is None:
@@ -223,9 +223,9 @@ class Witness:
                 self._led(node_id)
 
     def _committed(self, leader: RaftMachine, end_offset: int) -> None:
-        """A leader has committed what is below: nobody who lacks that could win an election now.
+        """A leader has committed records up to an offset: no voter without them could win an election now.
 
-        What counts is what a loss of power leaves of each voter's log.
+        Of each voter's log, only the part that survives a power loss counts.
         """
         end = EpochEnd(leader.epoch_below(end_offset), end_offset)
         known = dict(self._voters.values())
@@ -240,10 +240,11 @@ class Witness:
                 raise BrokenPromise(f"{end} of the metadata is committed, and {voter}, which lacks it, may lead")
 
     def elects_without(self, lost: SimulatedNode) -> bool:
-        """Whether a replica of the quorum can still be elected where this node's disk is lost too.
+        """Whether a replica of the quorum can still be elected if this node's disk is lost too.
 
-        A set of voters is in force as soon as it is in a log. So one disk less may leave nobody while voters change:
-        who has all that is committed wants the vote of the new one, which may have heard more from the lost disk.
+        A set of voters applies as soon as it is in a log. So one disk less may leave no electable voter during a
+        change: the one with all committed entries needs the vote of the new one, whose log may be longer from the lost
+        disk.
         """
         left = {
             replica: machine
@@ -339,10 +340,10 @@ class Witness:
                 self.ledger(place).starts(node_id, start_offset)
 
     def redirected(self, place: PartitionId, by_id: int, node_id: int, offset: int) -> None:
-        """One node sends a consumer who is to read from an offset to another, which has all before it on its disk.
+        """A node redirects a consumer at an offset to another node, which has everything before it on its disk.
 
-        So KIP-392 has it. Who has not heard yet that the other's disk is a new one goes by the old one, and who has not
-        heard that its replica went and came again, by the one before.
+        This is KIP-392. A node that has not learned yet of the other's new disk decides by the old one, and one that
+        has not learned of its recreated replica, by the one before.
         """
         node, sender = self._nodes[node_id], self._nodes[by_id].member
         if sender is None or not any(one.directory_id == node.directory_id for one in sender.nodes):

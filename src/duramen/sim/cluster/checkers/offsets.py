@@ -13,7 +13,7 @@ class Bookmark:
     def __init__(self, name: str) -> None:
         self.name = name
         self.newest = -1  # the highest that was sent
-        self.least = -1  # what is stored is no lower
+        self.least = -1  # stored ones are not lower
         self._of: dict[int, SimulatedTransaction] = {}  # those that count once a transaction is committed
 
     def sent(self, transaction: SimulatedTransaction | None = None) -> int:
@@ -28,9 +28,9 @@ class Bookmark:
         self.least = max(self.least, offset)
 
     def read(self, offset: int, *, newest: bool) -> None:
-        """Somebody was told that this is stored, -1: nothing is, and that no transaction may change it any more.
+        """A client was told that this offset is stored, -1: none, and that no open transaction may change it.
 
-        `newest`: by who would know of a newer one.
+        `newest`: at the node with the newest state.
         """
         if offset < self.least and newest:
             raise BrokenPromise(f"{self.name} falls from {self.least} to {offset}")

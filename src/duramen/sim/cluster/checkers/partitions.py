@@ -14,18 +14,18 @@ from duramen.sim.machine.trace import BrokenPromise
 __all__ = ["KNOWN", "CommittedBatch", "Holding", "PartitionLedger"]
 
 KNOWN: Final = 1 << 62
-"""The epoch for what a replica knows from before it was started: then somebody knew already."""
+"""The epoch for state of a replica from before its start: it was known already."""
 
 
 class Holding(Protocol):
-    """A log, as far as it counts: what of it is there, or what of it is on disk."""
+    """The part of a log that counts: all of it, or the part on disk."""
 
     def has(self, batch: "CommittedBatch") -> bool:
         """Whether a batch is there, or was let go."""
 
 
 class CommittedBatch(NamedTuple):
-    """A committed batch, the lowest leader epoch in which somebody knew, and who was letting go of it just then."""
+    """A committed batch, the lowest leader epoch in which that was known, and the replicas that truncated it then."""
 
     first_offset: int
     next_offset: int
@@ -42,10 +42,10 @@ class _Leader(NamedTuple):
 
 
 class PartitionLedger:
-    """The history of a partition, of which there is to be one.
+    """The history of a partition, which must be unique.
 
-    `holders` are those who may lead next, and what is on their disks; `cutting`, those whose replica has let go of
-    what is committed now, which is in their log yet.
+    `holders` are the nodes that may lead next, and their disks; `cutting`, the replicas that have truncated records
+    which are committed now and still in their log.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PartitionLedger:
     ) -> None:
         self.name = name
         self.committed: list[CommittedBatch] = []
-        self.trimmed_offset = 0  # up to where somebody wanted records deleted
+        self.trimmed_offset = 0  # up to which a client requested deletions
         self._holders = holders
         self._cutting = cutting
         self._ordered: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and first offset: next offset, CRC
@@ -70,11 +70,11 @@ class PartitionLedger:
 
     @property
     def epochs(self) -> int:
-        """In how many epochs somebody led."""
+        """The number of epochs with a leader."""
         return len(self._leaders)
 
     def broken(self, what: str) -> BrokenPromise:
-        """What to raise where a promise is broken."""
+        """The error for a broken promise."""
         return BrokenPromise(f"{self.name}: {what}")
 
     # -- operations of replicas ---------------------------------------------------------------------
@@ -86,7 +86,7 @@ class PartitionLedger:
             raise self.broken(f"node {node_id} writes another batch at {first_offset} than there is in epoch {epoch}")
 
     def led(self, node_id: int, life: int, epoch: int, log: ReplicaHistory) -> None:
-        """A replica leads; `log` is what it has."""
+        """A replica leads; `log` is its log."""
         known = self._leaders.get(epoch)
         if known is not None:
             if known[:2] != (node_id, life):
@@ -117,7 +117,7 @@ class PartitionLedger:
             offset = batch.next_offset
 
     def _compare(self, node_id: int, epoch: int, log: ReplicaHistory, offset: int, until: int) -> int:
-        """What it shows of what is committed is that."""
+        """The committed records that it shows are the true ones."""
         at = bisect_left(self.committed, offset + 1, key=lambda one: one.next_offset)
         while at < len(self.committed) and self.committed[at].first_offset < until:
             batch = self.committed[at]
@@ -131,9 +131,9 @@ class PartitionLedger:
         return offset
 
     def cut(self, node_id: int, epoch: int, log: ReplicaHistory, end_offset: int) -> None:
-        """A replica lets go of what is behind `end_offset` in `log`, in that epoch.
+        """A replica truncates `log` to `end_offset`, in that epoch.
 
-        Who may not lead next, and had not heard of the epoch in which a batch was committed, may let go of it.
+        A replica that may not lead next, and did not know the epoch in which a batch was committed, may truncate it.
         """
         may_lead = any(holder == node_id for holder, _ in self._holders())
         at = bisect_left(self.committed, end_offset, key=lambda one: one.first_offset)
@@ -144,12 +144,12 @@ class PartitionLedger:
                 raise self.broken(f"node {node_id} cuts {batch}")
 
     def starts(self, node_id: int, start_offset: int) -> None:
-        """A replica has let go of what is before that offset."""
+        """A replica has deleted records before that offset."""
         if start_offset > max(self.trimmed_offset, 0) and start_offset > self.end_offset:
             raise self.broken(f"node {node_id} begins at {start_offset}; nobody let go of more than {self.end_offset}")
 
     def told_end(self, epoch: int, offset: int) -> None:
-        """A client was told where the log ends by the leader of the epoch."""
+        """A client got the end of the log from the leader of the epoch."""
         least, most = self._told.get(epoch, (offset, offset))
         if offset < most:
             raise self.broken(f"the end that clients are told in epoch {epoch} falls from {most} to {offset}")
@@ -159,7 +159,7 @@ class PartitionLedger:
                 raise self.broken(f"the end is {offset} in epoch {epoch}, and {first} to {last} in epoch {other}")
 
     def released(self, crc: int, first_offset: int) -> None:
-        """A producer is told that its batch is safe at that offset."""
+        """A producer's batch is acknowledged by all in-sync replicas at that offset."""
         at = bisect_left(self.committed, first_offset, key=lambda one: one.first_offset)
         if at == len(self.committed) or self.committed[at].first_offset != first_offset:
             raise self.broken(f"a batch is acknowledged at {first_offset}, where nothing is committed")
@@ -181,7 +181,7 @@ class PartitionLedger:
                 raise self.broken(f"{batch} is committed, and node {leader.node_id} led epoch {epoch} without it")
 
     def holders_have_all(self) -> None:
-        """Who may lead next has all that is committed."""
+        """Every node that may lead next has all committed records."""
         for node_id, holding in self._holders():
             for batch in self.committed:
                 if not holding.has(batch):

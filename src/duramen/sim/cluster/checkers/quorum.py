@@ -40,7 +40,7 @@ class Council:
         self.state = ControllerState()
         self.end_offset = 0
         self.elections = 0
-        self.deleting: set[str] = set()  # names of streams that somebody wanted deleted
+        self.deleting: set[str] = set()  # names of streams that a client requested to delete
         self.blank: set[int] = set()  # nodes whose disk was lost
         self.lost: set[PartitionId] = set()  # partitions that only a disk had which was lost: they wait for ever
         self.unclean: set[PartitionId] = set()  # partitions for which an operator has accepted a loss
@@ -72,7 +72,7 @@ class Council:
 
     @property
     def epochs(self) -> int:
-        """In how many epochs somebody led."""
+        """The number of epochs with a leader."""
         return len(self._leaders)
 
     def said(self, replica: ReplicaId, message: Wire) -> bool:
@@ -112,7 +112,7 @@ class Council:
         return news
 
     def restored(self, node_id: int, digest: int) -> None:
-        """A node begins with a snapshot of what has that digest."""
+        """A node begins with a snapshot of a state with that digest."""
         end_offset = next((end for end, known in self._digests.items() if known == digest), None)
         if end_offset is None:
             raise BrokenPromise(f"node {node_id} begins with a snapshot of what never was committed")
@@ -149,7 +149,7 @@ class Council:
                 pass
 
     def _judge_change(self, event: PartitionChanged) -> None:
-        """Each change is decided on the one before it, leader epochs only rise, and who leads may."""
+        """Each change is decided on the one before it, leader epochs only rise, and each leader is eligible."""
         before = self.state.partitions.get(PartitionId(StreamId(event.id), event.partition))
         if before is None:
             return
@@ -165,7 +165,7 @@ class Council:
         self._judge_holders(event, before)
 
     def _judge_holders(self, event: PartitionChanged, before: PartitionState) -> None:
-        """Somebody may lead next, unless the only disks are lost that had all."""
+        """Some node may lead next, unless all disks with everything are lost."""
         isr = before.isr if event.isr is UNSET else event.isr
         elr = before.elr if event.elr is UNSET else event.elr
         if not isr and not elr:
@@ -178,7 +178,7 @@ class Council:
         if event.unclean and PartitionId(StreamId(event.id), event.partition) in self.unclean:
             able.update(before.replicas)
         if before.leader is not None and event.isr is not UNSET:
-            able.update(event.isr)  # the leader has said so, and leaves with it
+            able.update(event.isr)  # reported by the leader, which is leaving
         if event.leader is not UNSET and event.leader is not None and event.leader not in able:
             raise BrokenPromise(f"node {event.leader} leads and was neither in sync nor eligible in {before}")
 

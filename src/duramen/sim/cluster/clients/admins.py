@@ -90,7 +90,7 @@ class ClusterAdminClient(ClusterClient):
         self._ask(requests.ConfigureStream(self.chance.choice(self._streams()), {"min.insync.replicas": least}))
 
     def _trim(self) -> None:
-        """Records are deleted, up to somewhere in what is committed."""
+        """Records are deleted, up to some committed offset."""
         place = self.some_place()
         committed = [] if place is None else self.calls.witness.ledger(place).committed
         if place is None or not committed:

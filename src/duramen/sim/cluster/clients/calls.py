@@ -43,7 +43,7 @@ class _Call:
 
 
 class ClientCalls:
-    """All requests of all clients: `done` gets what was replied, or an error, OutcomeUnknown where no answer came."""
+    """All requests of all clients: `done` gets the response, or an error, OutcomeUnknown without a response."""
 
     def __init__(
         self, nodes: dict[int, SimulatedNode], chance: random.Random, true: VirtualClock,
@@ -58,7 +58,7 @@ class ClientCalls:
         self.book = Book()
         self.bookmarks = Bookmarks()
         self.ended: Counter[str] = Counter()  # transactions, by how
-        self.answered = 0  # with whatever
+        self.answered = 0  # with any outcome
         self.well = 0  # of them, without an error
         self.open = True  # whether clients go on
         self._under_way: dict[_Call, None] = {}
@@ -80,11 +80,11 @@ class ClientCalls:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no client waits for a response."""
         return not self._under_way
 
     def reset(self, node_id: int) -> None:
-        """The process of a node was killed: whoever waits for an answer of it hears so."""
+        """The process of a node was killed: requests to it get an error."""
         for call in [call for call in self._under_way if call.node_id == node_id]:
             self.at(self._late_us(), partial(self._end, call, OutcomeUnknown("the connection ended")))
 
@@ -120,7 +120,7 @@ class ClientCalls:
             done(value)
 
     def handed_out(self, producer_id: int) -> None:
-        """A producer got that id, which nobody else may get."""
+        """A producer got that id, which must be unique."""
         if producer_id in self._producer_ids:
             raise BrokenPromise(f"the producer id {producer_id} was handed out twice")
         self._producer_ids.add(producer_id)
@@ -142,7 +142,7 @@ class ClientCalls:
         return self._all_places
 
     def _look(self) -> None:
-        """Which partitions there are, unless that is known: it changes with what is committed only."""
+        """The known partitions: they change with committed metadata only."""
         council = self.witness.council
         seen = council.end_offset, len(council.lost)
         if seen != self._seen:

@@ -47,7 +47,7 @@ class ClusterClient:
         return self.chance.choice(places) if places else None
 
     def leader(self, place: PartitionId, then: Callable[[int, int], None]) -> None:
-        """Go on with the node that leads a partition, and its epoch, as far as anybody has said."""
+        """Continue with the known leader of a partition, and its epoch."""
         known = self._leaders.get(place)
         if known is not None and known[1] >= self._epochs.get(place, -1):
             then(*known)
@@ -69,26 +69,26 @@ class ClusterClient:
         self.calls.ask(self.calls.any_node(), look, found)
 
     def leads(self, node_id: int, place: PartitionId, partition: Partition) -> bool:
-        """Whether a node leads a partition, also by what is committed: one that was deposed may not know yet."""
+        """Whether a node leads a partition, also in the committed metadata: a deposed one may not know yet."""
         known, role = self.calls.witness.council.state.partitions.get(place), partition.role
         leads = known is not None and known.leader == node_id
         return leads and known is not None and role is not None and role.epoch == known.leader_epoch
 
     def judged(self, node_id: int, place: PartitionId, partition: Partition, error: DuramenError) -> DuramenError:
-        """The error that a batch is refused with; NotLeader where that is its sequence, and others lead by now.
+        """The error for a refused batch; NotLeader if the error is its sequence, and another node leads by now.
 
-        Who was deposed and does not know yet lacks the batches before, which it takes for a gap; so does Kafka.
+        A deposed leader that does not know it yet lacks the batches before, and reports a gap; so does Kafka.
         """
         if isinstance(error, OutOfOrderSequence) and not self.leads(node_id, place, partition):
             return NotLeader(f"node {node_id} leads no more and does not know: {error}")
         return error
 
     def saw(self, place: PartitionId, epoch: int) -> None:
-        """Somebody led a partition in that epoch (KIP-320)."""
+        """A node led a partition in that epoch (KIP-320)."""
         self._epochs[place] = max(epoch, self._epochs.get(place, -1))
 
     def forget(self, place: PartitionId, error: DuramenError) -> None:
-        """Who was taken for the leader of a partition is not, or does not answer."""
+        """The supposed leader of a partition does not lead it, or does not respond."""
         self._leaders.pop(place, None)
         if isinstance(error, StreamNotFound):
             self.lost(place)

@@ -15,7 +15,7 @@ __all__ = ["Committer"]
 
 
 class Committer(CoordinatedClient):
-    """One group, of which nobody else commits offsets."""
+    """A group with this client as its only committer."""
 
     def __init__(self, calls: ClientCalls, seed: str, think_us: int, group_id: str) -> None:
         super().__init__(calls, seed, think_us)

@@ -112,7 +112,7 @@ class ClusterConsumer(ClusterClient):
             if start_offset > page.trimmed_offset:
                 raise BrokenPromise(f"{page.name} begins at {start_offset}; nobody wanted so much deleted")
             self._positions[place] = start_offset
-            self.saw(place, told_epoch)  # who led before may not know of that start
+            self.saw(place, told_epoch)  # an earlier leader may not know that start
         elif not isinstance(error, (*PASSING, OffsetNotAvailable)) and not (redirected or self._is_behind(error)):
             where = f"at {offset} of {place}, of node {node_id} in epoch {epoch},"
             raise BrokenPromise(f"a read {where} ends with {type(error).__name__}: {error}")
@@ -120,7 +120,7 @@ class ClusterConsumer(ClusterClient):
         self.next(50_000)
 
     def _is_behind(self, error: DuramenError) -> bool:
-        """A replica that follows may not know yet of what was read elsewhere."""
+        """A following replica may not know yet the high watermark that was read elsewhere."""
         return self._from_follower and isinstance(error, OffsetOutOfRange)
 
     def lost(self, place: PartitionId) -> None:

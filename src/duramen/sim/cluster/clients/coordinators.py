@@ -16,11 +16,11 @@ from duramen.sim.cluster.clients.producers import PASSING
 __all__ = ["AGAIN", "CoordinatedClient"]
 
 AGAIN: Final = (*PASSING, ConcurrentTransactions, CoordinatorLoading, NotCoordinator)
-"""What such clients may be told, and ask again."""
+"""Errors after which such clients retry."""
 
 
 class CoordinatedClient(ClusterClient):
-    """Finds coordinators as a client does: who leads the partition that stores it, in a stream made when needed."""
+    """Finds coordinators as a client does: the leader of the group's partition, in a stream created on demand."""
 
     def of_transactional_id(self, id_: str, then: Callable[[PartitionId, int], None]) -> None:
         """Go on with where a transactional id is stored, and the node that leads there."""
@@ -50,7 +50,7 @@ class CoordinatedClient(ClusterClient):
         self.leader(place, lambda node_id, _: then(place, node_id))
 
     def refused(self, place: PartitionId, value: Any) -> bool:
-        """Whether the answer is an error that passes: who was asked may not be the right one any more."""
+        """Whether the error is transient: another node may be the coordinator by now."""
         if isinstance(value, DuramenError):
             self.forget(place, value)
         return isinstance(value, AGAIN)

@@ -37,7 +37,7 @@ _JOIN_AGAIN: Final = (IllegalGeneration, RebalanceInProgress, UnknownMember)
 
 
 class ClusterGroupMember(CoordinatedClient):
-    """A client, and what it knows of itself; `group` is what all of them were told."""
+    """A client, and its membership; `group` has the responses to all of them."""
 
     def __init__(self, calls: ClientCalls, seed: str, think_us: int, group: GroupModel) -> None:
         super().__init__(calls, seed, think_us)
@@ -45,11 +45,11 @@ class ClusterGroupMember(CoordinatedClient):
         self._forget()
 
     def _forget(self) -> None:
-        """It is nobody."""
+        """It is not a member."""
         self._id = ""
         self._generation = -1
         self._members: tuple[str, ...] = ()  # of the generation, where it is to assign
-        self._owned: list[int] | None = None  # None where it was not told yet
+        self._owned: list[int] | None = None  # None before the first response
 
     @property
     def _me(self) -> CommitMember:
@@ -57,12 +57,12 @@ class ClusterGroupMember(CoordinatedClient):
 
     @property
     def generation(self) -> int:
-        """The generation in which it knows what it owns; -1 where it does not."""
+        """The generation in which it knows its partitions; -1 without one."""
         return -1 if self._owned is None else self._generation
 
     @property
     def owned(self) -> list[int]:
-        """What it owns, as far as it knows."""
+        """Its partitions, as far as it knows."""
         return self._owned or []
 
     def step(self) -> None:
@@ -77,7 +77,7 @@ class ClusterGroupMember(CoordinatedClient):
             self.take_part(place, node_id)
 
     def take_part(self, place: PartitionId, node_id: int) -> None:
-        """Do something as a member that knows what it owns."""
+        """Act as a member that knows its partitions."""
         steps = [self._commit] * 4 + [self.heartbeat] * 4 + [self._join, self._leave, self._vanish]
         self.chance.choice(steps)(place, node_id)
 
@@ -85,7 +85,7 @@ class ClusterGroupMember(CoordinatedClient):
         self, place: PartitionId, node_id: int, what: str, ask: Callable[[Broker, Reply], None],
         then: Callable[[Any], None],
     ) -> None:  # fmt: skip
-        """Ask who coordinates; `then` is called with what is no error."""
+        """Find the coordinator; `then` is called with a successful response."""
 
         def answered(value: Any) -> None:
             if self._is_refused(place, what, value):

@@ -1,4 +1,4 @@
-"""Operators who change the nodes of a cluster: voters are added and removed, nodes drain, leave and return."""
+"""Operators that change the nodes of a cluster: voters are added and removed, nodes drain, leave and return."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -31,9 +31,9 @@ class _Leaving(Enum):
 
 
 class Operator(ClusterClient):
-    """Changes one thing at a time; of what it does not know the outcome it thinks that it may still come.
+    """Changes one thing at a time; a change with an unknown outcome may still take effect.
 
-    `least_voters`: fewer are never to be left, even if all comes that may.
+    `least_voters`: fewer must never remain, even if all such changes take effect.
     """
 
     def __init__(self, calls: ClientCalls, seed: str, think_us: int, cluster: Victim, least_voters: int) -> None:
@@ -86,7 +86,7 @@ class Operator(ClusterClient):
     # -- voters -------------------------------------------------------------------------------------
 
     def _add(self, voters: list[ReplicaId], seen: Observed) -> bool:
-        """Somebody who follows votes as well."""
+        """A node that is not a voter yet becomes one."""
         found = [one.replica for one in seen.observers if voters and not self._is_leaving(one.replica.node_id)]
         if not found or len(voters) >= _MOST_VOTERS:
             return False

@@ -36,7 +36,7 @@ PASSING: Final = (
     FencedLeaderEpoch, NodeStopping, NotController, NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeader,
     OutcomeUnknown, StorageFailed, StorageFull, StreamNotFound, UnknownLeaderEpoch,
 )  # fmt: skip
-"""What clients may be told in a time of trouble, and try again."""
+"""Errors of transient failures, after which clients retry."""
 
 _NOT_IDEMPOTENT: Final = -1
 _REFUSED: Final = 0.1
@@ -44,9 +44,9 @@ _APART_US: Final = 20_000
 
 
 class _Window:
-    """Batches of one producer for one partition, one behind another on one connection. `told` is what came back.
+    """Batches of one producer for one partition, in order on one connection. `told` are the responses.
 
-    `life` is that of the node's process to which the connection is.
+    `life` is that of the process at the other end of the connection.
     """
 
     def __init__(self, batches: list[SentBatch], life: int) -> None:
@@ -55,7 +55,7 @@ class _Window:
         self.told: list[Any] = [None] * len(batches)
         self.sent = 0
         self.open = 0  # how many are sent or about to be, and not answered
-        self.over = False  # all that was sent is answered: what the network still brings begins nothing new
+        self.over = False  # all sent batches have responses: late messages of the network begin nothing new
 
     def acknowledged(self, at: int) -> bool:
         """Whether a batch of it is."""
@@ -68,10 +68,10 @@ class _Window:
 
 
 class ClusterProducer(ClusterClient):
-    """A producer. One that is idempotent asks for everything to be acknowledged by all, and never gives up.
+    """A producer. An idempotent one uses acks=all, and retries for ever.
 
-    As librdkafka it raises its epoch on OutOfOrderSequence for a batch that is not the next to be acknowledged: what is
-    not acknowledged goes again, numbered from 0. With another it would end.
+    As librdkafka it raises its epoch on OutOfOrderSequence for a batch that is not the next to be acknowledged:
+    unacknowledged batches are sent again, numbered from 0. On another error it would end.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ClusterProducer(ClusterClient):
         self._epoch = 0
         self._next_sequence: dict[PartitionId, int] = {}
         self._last: tuple[PartitionId, SentBatch] | None = None
-        self._waiting: tuple[PartitionId, list[SentBatch]] | None = None  # what is to be sent again
+        self._waiting: tuple[PartitionId, list[SentBatch]] | None = None  # batches to send again
         self._windows = random.Random(f"{seed}/windows") if windows and idempotent else None
 
     def step(self) -> None:
@@ -196,7 +196,7 @@ class ClusterProducer(ClusterClient):
             self._settled(place, window)
 
     def _settled(self, place: PartitionId, window: _Window) -> None:
-        """All that was sent of a window is answered: what is left goes again, in its order."""
+        """All batches of a window have responses: the unacknowledged ones are sent again, in their order."""
         window.over = True
         if not window.left:
             self._last, self._waiting = (place, window.batches[-1]), None

@@ -22,10 +22,10 @@ from duramen.transactions.values import ProducerIdentity
 __all__ = ["NOBODY", "READ_TOPIC", "Transactor"]
 
 NOBODY: Final = CommitMember("", None, -1)
-"""Who commits offsets and is no member of the group."""
+"""A committer of offsets that is not a member of the group."""
 
 READ_TOPIC: Final = OFFSETS_STREAM
-"""The topic that offsets are committed for: one that nobody deletes, since the offsets would go with it."""
+"""The topic of the committed offsets: one that is never deleted, because its offsets would be deleted too."""
 
 _OVER: Final = (ProducerFenced, TransactionAbortable, TransactionStateInvalid)  # it may have taken too long
 _TIMEOUTS_MS: Final = (3_000, 60_000)
@@ -33,7 +33,7 @@ _VERSION: Final = 2  # of transactions (KIP-890)
 
 
 class Transactor(CoordinatedClient):
-    """One transactional id. Where a transaction is over for it, it begins anew: what it had open is aborted then."""
+    """One transactional id. After a fatal error it begins again: its open transaction is aborted then."""
 
     def __init__(self, calls: ClientCalls, seed: str, think_us: int, numbers: "count[int]", id_: str) -> None:
         super().__init__(calls, seed, think_us)
@@ -49,7 +49,7 @@ class Transactor(CoordinatedClient):
         self._transaction: SimulatedTransaction | None = None
         self._places: list[PartitionId] = []
         self._sequences: dict[PartitionId, int] = {}
-        self._waiting: tuple[PartitionId, SentBatch] | None = None  # what is to be sent, once more where need be
+        self._waiting: tuple[PartitionId, SentBatch] | None = None  # batches to send, repeatedly if necessary
         self._offset: int | None = None  # the same of an offset
         self._offsets: list[int] = []
         self._written = False  # whether anything of it is anywhere
@@ -57,7 +57,7 @@ class Transactor(CoordinatedClient):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it is open; where partitions are lost, nobody may ever end what it has open."""
+        """Whether nothing of it is open; of lost partitions, its transactions may stay open for ever."""
         return bool(self.calls.witness.council.lost) or (self._transaction is None and not self._left)
 
     def there(self) -> Sequence[PartitionId]:
@@ -73,7 +73,7 @@ class Transactor(CoordinatedClient):
         self.calls.book.page(place).sent(batch)
 
     def acknowledged(self, transaction: SimulatedTransaction) -> None:
-        """It was told that its transaction is committed."""
+        """Its transaction is committed, by the response."""
 
     def _again(self) -> None:
         if not self.calls.open and self._transaction is not None and self._commits is None:

@@ -91,7 +91,7 @@ class _Transactor(CoordinatedClient):
 
     def _new(self, identity: ProducerIdentity) -> SentBatch:
         transaction = SimulatedTransaction(self._number)
-        transaction.fate = "aborted"  # nobody asks for anything else
+        transaction.fate = "aborted"  # no other request is sent
         data = encode(
             [BatchInput(self.calls.true.wall_ms(), None, b"%d/" % self._number)], attributes=TRANSACTIONAL,
             base_sequence=0, producer_id=identity.producer_id, producer_epoch=identity.epoch,
@@ -133,7 +133,7 @@ class Abandoned:
         self._transactor = _Transactor(calls, seed, next(numbers), chance.choice(calls.places()))
 
     def run(self, go_on: GoOn, is_well: Callable[[], bool]) -> None:
-        """Let them vanish while the nodes of their coordinators end, and see what becomes of the others."""
+        """Let them vanish while the nodes of their coordinators end, and check the others."""
         cluster, calls = self._cluster, self._calls
         calls.open = True
         for client in (self._stays, self._vanishes, self._transactor):

@@ -22,11 +22,11 @@ _FAILING: Final = (("sync",), ("sync_directory", "rename"), ("write", "create"),
 
 
 def _ignore(*_: object) -> None:
-    """Take what a scan finds and do nothing: its reads are what counts."""
+    """Ignore the findings of a scan: only its reads matter."""
 
 
 class _Flipped(NamedTuple):
-    """A byte of a segment that is not what it was."""
+    """A changed byte of a segment."""
 
     node: SimulatedNode
     path: str
@@ -126,9 +126,10 @@ class Disks:
             node.remember()
 
     def roll_back(self) -> bool:
-        """A disk is again what it was some time ago, once in a run, of a node that never voted.
+        """A disk is restored from an earlier image, once in a run, on a node that never voted.
 
-        It is found out, and then as good as lost; nothing finds out that a voter has forgotten what it promised.
+        The node detects it, and the disk then counts as lost; no check could detect that a voter has forgotten its
+        promises.
         """
         able = [node for node in self._cluster.nodes.values() if not self._has_voted(node) and self._may_lose(node)]
         old = [node for node in able if node.has_image]
@@ -161,8 +162,8 @@ class Disks:
     def damage(self) -> bool:
         """Bits flip in the last batches of a log while its node is down, and perhaps all others are; once in a run.
 
-        Where all were down, whoever is back first and may lead does. The other voters can elect a controller: one that
-        is damaged does not vote.
+        If all were down, the first eligible node that is back leads. The other voters can elect a controller: a damaged
+        one does not vote.
         """
         node = self._any()
         log_ids = self._held_by_others(node)
@@ -181,7 +182,7 @@ class Disks:
         return bool(damaged)
 
     def damage_running(self) -> bool:
-        """A bit flips in a segment of a node that runs, and somebody reads it before long; once in a run."""
+        """A bit flips in a segment of a running node, and is read before long; once in a run."""
         node = self._any()
         if not node.ready or self.spoilt or node.store is None:
             return False
@@ -216,9 +217,9 @@ class Disks:
         self._cluster.at(_LOOK_US, self._read_flipped)
 
     def _held_by_others(self, node: SimulatedNode) -> set[int]:
-        """The ids of the node's logs of which others have all, and at least one of them may lead whoever else is gone.
+        """The ids of the node's logs that others have in whole, one of which may lead whichever other nodes fail.
 
-        With `min.insync.replicas` 1 a node that is down can come to be the only one that holds a partition.
+        With `min.insync.replicas` 1 a stopped node can become the only one with a partition.
         """
         state = self._cluster.witness.council.state
         found: set[int] = set()

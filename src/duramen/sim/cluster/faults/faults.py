@@ -23,7 +23,7 @@ _DAMAGED_SHARE: Final = 0.2
 
 
 class ClusterFaults:
-    """Draws what goes wrong next, from `begin` until `mend`."""
+    """Draws the next fault, from `begin` until `mend`."""
 
     def __init__(self, cluster: Victim, chance: random.Random, think_us: int, only: Collection[str] = ()) -> None:
         """`think_us` is how long clients think, at most: the more they do, the more often something goes wrong.
@@ -51,7 +51,7 @@ class ClusterFaults:
             ("controllers end at once", self._end_controllers, 2), ("news come late", self._delay_news, 2),
             ("who is behind leads", self._lead_behind, 2),
         )  # fmt: skip
-        # Drawn apart, so that what other runs do stays as it is.
+        # Drawn separately, so that other runs stay as they are.
         if only or random.Random(f"{cluster.seed}/full disks").random() < _FULL_SHARE:
             kinds += (("full disk", disks.fill, 4),)
         drawn = not only and random.Random(f"{cluster.seed}/damaged disks").random() < _DAMAGED_SHARE
@@ -88,7 +88,7 @@ class ClusterFaults:
         self._later()
 
     def mend(self) -> None:
-        """Nothing goes wrong any more, and what has is put right."""
+        """No more faults, and present ones are repaired."""
         cluster, self._troubled = self._cluster, False
         cluster.network.change_cut(frozenset())
         cluster.network.slow_us = 800
@@ -105,7 +105,7 @@ class ClusterFaults:
         if act():
             self.counts[name] += 1
             if self.counts.total() % _MANY == 0:
-                self._every_us *= 2  # nobody gets anything done
+                self._every_us *= 2  # no request makes progress
         self._later()
 
     def _heal_later(self, heal: Callable[[], None]) -> None:
@@ -170,7 +170,7 @@ class ClusterFaults:
         return True
 
     def _contest(self) -> bool:
-        """The controller is gone, messages are slow, so several stand, and who has voted begins anew."""
+        """The controller is gone, messages are slow, so several nodes are candidates, and a voter has restarted."""
         cluster = self._cluster
         cluster.network.slow_us = self._chance.choice((100_000, 400_000))
         self._contested_until_us = cluster.true.now_us + 6_000_000
@@ -193,7 +193,7 @@ class ClusterFaults:
             self._cluster.at(1, end)
 
     def _end_controllers(self) -> bool:
-        """Whoever comes to lead the quorum for some time ends soon, with what nobody else has yet."""
+        """Each new leader of the quorum ends soon for a while, with entries that no other node has yet."""
         self._deposed_until_us = self._cluster.true.now_us + 10_000_000
         return self._kill_controller()
 
@@ -282,14 +282,14 @@ class ClusterFaults:
         return True
 
     def _delay_news(self) -> bool:
-        """A node hears what the controller decides later than others do."""
+        """A node learns the controller's decisions later than others do."""
         late, way = self._cluster.network.late, (self._any().node_id, PeerChannel.METADATA)
         late[way] = self._chance.choice((20_000, 200_000, 1_000_000))
         self._heal_later(partial(late.update, {way: 0}))
         return True
 
     def _lead_behind(self) -> bool:
-        """One that stands still is made leader, by what others have and it lacks; a third hears of it late."""
+        """A lagging replica becomes leader without records that others have; a third learns it late."""
         cluster, controller = self._cluster, self._controller()
         if controller is None or controller.process is None:
             return False

@@ -38,7 +38,7 @@ _COORDINATED: Final[Mapping[str, Callable[[str, int], int]]] = {
 
 
 class Isolated:
-    """Clients that still reach a node which no other node reaches, and read what it leads and coordinates."""
+    """Clients that still reach an isolated node, and read from its partitions and coordinators."""
 
     def __init__(self, calls: ClientCalls, node_id: int) -> None:
         self._calls = calls

@@ -20,11 +20,11 @@ _SLOW_US: Final = 4_000_000
 _QUICK_US: Final = 1_000
 _EVERY_US: Final = 100_000
 _YIELDED_US: Final = 30_000_000
-"""Three windows of a second, each as late as its slowest sync, and what the controller takes."""
+"""Three windows of a second, each as late as its slowest sync, and the controller's time."""
 
 
 class SlowLeader:
-    """The disk of one node is slow, and clients write to what it leads. `numbers` are those of batches."""
+    """The disk of one node is slow, and clients write to its partitions. `numbers` are those of batches."""
 
     def __init__(
         self, cluster: Victim, calls: ClientCalls, chance: random.Random, numbers: Iterator[int], go_on: GoOn
@@ -68,7 +68,7 @@ class SlowLeader:
         return not any(map(self._leads, self._places))
 
     def _write(self, place: PartitionId) -> None:
-        """A record, and soon another, for as long as the node leads there. What is refused is not sent again."""
+        """A record, and soon another, while the node leads there. Refused ones are not sent again."""
         if not self._leads(place):
             return
         number, calls = next(self._numbers), self._calls

@@ -27,7 +27,7 @@ class GoOn(Protocol):
 
 
 def see(go_on: GoOn, condition: Callable[[], bool], otherwise: str, patience_us: int) -> None:
-    """Let things happen until it is so. What does not come is a promise broken: nothing else is wrong."""
+    """Run until a condition holds. If it does not in time, a promise is broken: nothing else is wrong."""
     try:
         go_on(condition, otherwise, patience_us)
     except Stuck as stuck:
@@ -48,7 +48,7 @@ class DiskTrial:
         self._asked = 0
 
     def run(self) -> None:
-        """Strike, see what the others do, and put it right: a failed sync is forgotten by a restart only."""
+        """Cause the fault, check the reactions of others, and repair it: only a restart clears a failed sync."""
         node, disk, go_on = self._node, self._node.disk, self._go_on
         name = f"node {node.node_id}"
         self._cluster.trace("the disk of %s %s", name, "fails" if self.breaks else "is full")
@@ -69,7 +69,7 @@ class DiskTrial:
             see(go_on, self._is_back, f"{name} does not come back though its disk has room again", _BACK_US)
 
     def _ask_something(self) -> None:
-        """Every node has to write what is decided; where nobody writes no disk is noticed."""
+        """Every node has to write the decisions; without writes no disk fault is noticed."""
         if not self._is_noticed():
             self._ask(requests.ConfigureGroup(_GROUP, {"trial": f"{self._asked}"}))
             self._cluster.at(500_000, self._ask_something)

@@ -22,7 +22,7 @@ _ELECTED_US: Final = 10_000_000
 
 
 class _Parts(NamedTuple):
-    """A partition, who leads it, who has everything and who will have nothing."""
+    """A partition, its leader, the complete replica, and the one that will be empty."""
 
     place: PartitionId
     leader: SimulatedNode
@@ -41,7 +41,7 @@ class UncleanElection:
         self._parts = chance.choice(able) if able else None
 
     def _parts_of(self, place: PartitionId) -> list[_Parts]:
-        """The leader and one follower vote, so that those who are left can elect a controller; the other does not."""
+        """The leader and one follower vote, so that the remaining nodes can elect a controller; the other does not."""
         nodes, known = self._cluster.nodes, self._cluster.witness.council.state.partitions.get(place)
         if known is None or known.leader is None or len(known.replicas) != 3 or set(known.isr) != set(known.replicas):
             return []
@@ -57,7 +57,7 @@ class UncleanElection:
         return [_Parts(place, leader, full[0], blank[0])]
 
     def run(self) -> bool:
-        """Bring it about, and have the partition elected; whether that was possible. Somebody is still down then."""
+        """Bring it about, and request the election; returns whether that was possible. A node is still down then."""
         if self._parts is None:
             return False
         place, leader, full, blank = self._parts
