@@ -17,7 +17,7 @@ from tests.untyped import untyped
 
 from duramen.client import BrokerCluster
 from duramen.client import Producer as OwnProducer
-from duramen.client.gathered import Stretch
+from duramen.client.gathered import SequenceRange
 
 __all__ = ["LIBRARIES", "JavaSender", "Sender"]
 
@@ -137,7 +137,7 @@ class _Own(Sender):
         self._next: dict[int, int] = {}
         self._producer = OwnProducer(self._cluster, batch_bytes=80, on_stored=self._told)
 
-    def _told(self, stretch: Stretch, base_offset: int) -> None:
+    def _told(self, stretch: SequenceRange, base_offset: int) -> None:
         for index in range(stretch.records):
             self._stored[stretch.at.partition, stretch.sequence + index] = base_offset + index
 

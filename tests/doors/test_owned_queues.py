@@ -22,7 +22,7 @@ from duramen.doors.queues.types import (
 )
 
 READS = {"retrieve", "queues", "stats"}
-REQUESTS: dict[str, Any] = {
+SENT: dict[str, Any] = {
     "enqueue": EnqueueRequest([]), "edit": EditRequest("q", []), "delete": DeleteRequest("q", []),
     "replace": ReplaceRequest("q", "start", []), "lease": LeasesRequest(["q"]), "ack": AckRequest([]),
     "nack": NackRequest([]), "extend": ExtendRequest([], 1000), "purge": QueueRequest("q"), "drop": QueueRequest("q"),
@@ -40,9 +40,7 @@ def test_no_operation_changes_a_queue_of_the_brokers_own(name: str) -> None:
         requests: Any = SimpleNamespace(shards=None)
         operations = QueueOperations(node.hand.broker, requests, space, set(), "")
         asked = (
-            operations.enqueue_batch(bytearray())
-            if name == "batch"
-            else OPERATIONS[name].run(operations, REQUESTS[name])
+            operations.enqueue_batch(bytearray()) if name == "batch" else OPERATIONS[name].run(operations, SENT[name])
         )
         with pytest.raises(RequestInvalid, match="broker's own"):
             asyncio.run(asked)  # type: ignore[arg-type]

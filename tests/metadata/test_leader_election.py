@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from duramen.base.ids import StreamId
 from duramen.metadata.events import NodeDraining, NodeRegistered
-from duramen.metadata.leader_election import Alike, change
+from duramen.metadata.leader_election import ElectionCache, change
 from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.stream_rules import ReplicationRules
@@ -60,7 +60,7 @@ def nodes(draw: st.DrawFn) -> Nodes:
 def test_of_those_that_stand_alike_each_comes_to_what_it_would_alone(
     known: Nodes, many: list[tuple[PartitionState, ReplicationRules, int | None, int | None]]
 ) -> None:
-    alike = Alike(known)
+    alike = ElectionCache(known)
     # Each twice, in other epochs: what the first has come to is that of the other.
     later = [(replace(one[0], leader_epoch=17, partition_epoch=27), *one[1:]) for one in many]
     for index, (before, rules, lost, blank) in enumerate([*many, *later]):

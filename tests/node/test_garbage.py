@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from duramen.node import garbage as collecting
-from duramen.node.garbage import Collecting
+from duramen.node.garbage import GarbageCollection
 
 
 class Cycle:
@@ -27,7 +27,7 @@ def test_the_oldest_generation_is_collected_when_the_node_is_idle(monkeypatch: p
     monkeypatch.setattr(collecting, "_IDLE_SHARE", 100.0)  # whatever this process does counts as idle
 
     async def scenario() -> None:
-        running = Collecting()
+        running = GarbageCollection()
         running.start()
         cycle = Cycle()
         gc.collect(1)
@@ -53,7 +53,7 @@ def test_garbage_of_start_up_goes_in_the_first_quiet_moment(monkeypatch: pytest.
         gone = asyncio.Event()
         weakref.finalize(cycle, gone.set)
         del cycle
-        running = Collecting()
+        running = GarbageCollection()
         running.start(collect=collect)
         at_once = gone.is_set()
         marker = Cycle()  # seen only by a later collection, which is the one to wait for
@@ -80,7 +80,7 @@ def test_a_busy_node_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "_IDLE_SHARE", -1.0)  # it is never idle
 
     async def scenario() -> int:
-        running = Collecting()
+        running = GarbageCollection()
         running.start()
         before = int(gc.get_stats()[2]["collections"])
         gc.collect(1)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from duramen.base.ids import Position
 from duramen.replication.history import ReplicaHistory
-from duramen.replication.replication_wait import ANY_EPOCH, Reaching, ReplicationWaitOutcome, judge
+from duramen.replication.replication_wait import ANY_EPOCH, ReplicationWaitOutcome, ReplicationWaits, judge
 
 
 def history_of(records: list[int], synced_offset: int) -> ReplicaHistory:
@@ -56,7 +56,7 @@ def test_whose_record_was_there_nobody_knows_when_it_is_deleted() -> None:
 
 
 def test_each_is_told_once() -> None:
-    history, waits = history_of([1, 1, 2], 3), Reaching()
+    history, waits = history_of([1, 1, 2], 3), ReplicationWaits()
     waits.add(Position(1, 0), "there", 90)
     waits.add(Position(1, 2), "cut", 90)
     waits.add(Position(2, 7), "late", 50)

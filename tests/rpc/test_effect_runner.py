@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.rpc.effect_runner import Agenda
+from duramen.rpc.effect_runner import EffectRunner
 
 
 class Step:
@@ -27,7 +27,7 @@ class Machine:
         self.made = 0
         self.done: list[int] = []
         self.cuts = 0
-        self.agenda: Agenda[Step] = Agenda(self.take, self.do, (Cutting,))
+        self.agenda: EffectRunner[Step] = EffectRunner(self.take, self.do, (Cutting,))
 
     def want(self, *, waits: bool, cuts: bool, after: int) -> None:
         kind = Cutting if cuts else Step

@@ -37,7 +37,7 @@ def begin(spark: SparkSession, servers: str, directory: Path, stream: str, *, un
     return writer.trigger(availableNow=True).start() if until_caught_up else writer.start()
 
 
-class Telling(StreamingQueryListener):
+class MetadataPublisher(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
 
@@ -56,7 +56,7 @@ def main() -> None:
     servers, directory, *streams = sys.argv[1:]
     config = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = duramen.spark.session("restarting", "local[2]", config=config)
-    spark.streams.addListener(Telling())
+    spark.streams.addListener(MetadataPublisher())
     for stream in streams:
         begin(spark, servers, Path(directory), stream, until_caught_up=False)
     spark.streams.awaitAnyTermination()

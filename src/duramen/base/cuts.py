@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["Bonds", "EndedAt", "MarkedUpTo"]
+__all__ = ["EndedAt", "MarkedUpTo", "MarkerConstraints"]
 
 P = TypeVar("P", bound=Hashable)
 
@@ -39,7 +39,7 @@ class MarkedUpTo(NamedTuple):
     ended: list[EndedAt]
 
 
-class Bonds(Generic[P]):
+class MarkerConstraints(Generic[P]):
     """The markers that constrain the ends from `begin` on: those of transactions that have or may get several.
 
     An open transaction of a producer may be one that has a marker elsewhere, unless the producer has ended a later one

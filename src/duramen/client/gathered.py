@@ -5,13 +5,13 @@ from typing import Final, NamedTuple
 from duramen.client.cluster import TopicPartition
 from duramen.codec.batch import TRANSACTIONAL, Headers, encode_record, near, seal
 
-__all__ = ["OpenBatch", "SealedBatch", "Stretch", "largest_size"]
+__all__ = ["OpenBatch", "SealedBatch", "SequenceRange", "largest_size"]
 
 _RECORD_BYTES: Final = 36  # the most that a record has beside its key, value and headers
 _HEADER_BYTES: Final = 10  # the most that a record's header has beside its name and value
 
 
-class Stretch(NamedTuple):
+class SequenceRange(NamedTuple):
     """A number of records of a partition, and the sequence of the first (modulo 2^31)."""
 
     at: TopicPartition
@@ -69,9 +69,9 @@ class SealedBatch:
         self.tries = 0  # how often it was sent without being told that it is not stored
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> SequenceRange:
         """Which records it has."""
-        return Stretch(self.at, int.from_bytes(self.data[53:57], "big"), self.count)
+        return SequenceRange(self.at, int.from_bytes(self.data[53:57], "big"), self.count)
 
 
 def largest_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:

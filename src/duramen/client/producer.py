@@ -19,7 +19,7 @@ from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.client.connection import BrokerConnection
-from duramen.client.gathered import OpenBatch, SealedBatch, Stretch, largest_size
+from duramen.client.gathered import OpenBatch, SealedBatch, SequenceRange, largest_size
 from duramen.codec.batch import Headers, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData, decode_response, encode_request
@@ -64,7 +64,7 @@ class Producer:
         codec: int = 0,
         batch_bytes: int = _BATCH_BYTES,
         acks: Literal[-1, 0, 1] = -1,
-        on_stored: Callable[[Stretch, int], None] | None = None,
+        on_stored: Callable[[SequenceRange, int], None] | None = None,
         transaction: OpenTransaction | None = None,
     ) -> None:
         """`codec` is a compression codec's number; a batch is sent when it has `batch_bytes` before compression.
@@ -227,7 +227,7 @@ class Producer:
         """The sequence of the next record of a partition, once everything is flushed."""
         return self._sequences.get(at, 0)
 
-    def uncertain(self) -> list[Stretch]:
+    def uncertain(self) -> list[SequenceRange]:
         """After an error: records that were sent and neither acknowledged nor refused. They may be stored."""
         return [batch.stretch for waiting in self._batches.values() for batch in waiting if batch.tries]
 

@@ -10,7 +10,7 @@ from duramen.broker.control.responses import When
 from duramen.metadata.leader_reports import WINDOW_MS
 from duramen.metadata.sessions import SESSIONS, Sessions
 
-__all__ = ["PRODUCERS_MS", "TIMING", "ControlKit", "ControllerEffects", "ControllerTiming"]
+__all__ = ["PRODUCERS_MS", "TIMING", "ControllerDependencies", "ControllerEffects", "ControllerTiming"]
 
 PRODUCERS_MS: Final = 86_400_000
 """The default of producer.id.expiration.ms."""
@@ -45,7 +45,7 @@ class ControllerEffects(Protocol):
         """Report a message to the operator."""
 
 
-class ControlKit(NamedTuple):
+class ControllerDependencies(NamedTuple):
     """Ports and limits. `chance` draws a number from 0 up to its argument, exclusive.
 
     `rebalance_ms` is the interval at which leadership returns to preferred replicas; None: never.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from duramen.metadata.events import Event, NodeDraining, NodeEvent, NodeFenced, NodeUnfenced, PartitionChanged
-from duramen.metadata.leader_election import Alike
+from duramen.metadata.leader_election import ElectionCache
 from duramen.metadata.nodes import Node, Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState
 from duramen.metadata.state import ControllerState
@@ -66,7 +66,7 @@ def is_drained(state: ControllerState, node: Node) -> bool:
 
 
 def _some(state: ControllerState, places: Iterable[PartitionId], nodes: Nodes) -> list[PartitionChanged]:
-    alike, rules_of = Alike(nodes), RulesOf(state)
+    alike, rules_of = ElectionCache(nodes), RulesOf(state)
     events: list[PartitionChanged] = []
     for place in places:
         partition = state.partitions.get(place)
@@ -85,7 +85,7 @@ def resettle(state: ControllerState, node_id: int, nodes: Nodes, loss: Loss = Lo
     A node that may have lost a part counts as a holder only if no other is left; a node that has lost everything never
     does.
     """
-    alike, rules_of = Alike(nodes), RulesOf(state)
+    alike, rules_of = ElectionCache(nodes), RulesOf(state)
     blank = node_id if loss is Loss.ALL else None
     events: list[PartitionChanged] = []
     for place, partition in state.partitions.of_node(node_id):

@@ -21,7 +21,7 @@ from duramen.metadata.nodes import Nodes
 from duramen.metadata.partitions import PartitionId, PartitionState, difference, without
 from duramen.metadata.stream_rules import ReplicationRules
 
-__all__ = ["Alike", "Settled", "change", "settle"]
+__all__ = ["ElectionCache", "Settled", "change", "settle"]
 
 _Members = tuple[int, ...]
 
@@ -48,7 +48,7 @@ def change(
     return [] if after is before else [difference(place, before, after, unclean=unclean)]
 
 
-class Alike:
+class ElectionCache:
     """The effect of nodes on many partitions: computed once for all partitions in the same situation.
 
     A node has tens of thousands, in few situations. Epochs do not belong to the situation.

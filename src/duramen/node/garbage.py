@@ -10,7 +10,7 @@ import gc
 import time
 from typing import Final
 
-__all__ = ["Collecting"]
+__all__ = ["GarbageCollection"]
 
 _YOUNG: Final = 10_000  # more than the objects of requests in flight, most of which die before; 3 ms to visit
 _MIDDLE: Final = 3  # young collections per collection of the middle generation
@@ -20,7 +20,7 @@ _IDLE_SHARE: Final = 0.05  # of one processor, in the interval
 _LATEST_S: Final = 1800.0  # even a node that is never idle collects
 
 
-class Collecting:
+class GarbageCollection:
     """Runs from `start`, when the present objects live as long as the node, to `stop`."""
 
     def __init__(self) -> None:

@@ -36,17 +36,17 @@ from duramen.host.worker import HostWorker
 from duramen.node.addresses import Address, bind_all, listen_all, parse_address
 from duramen.node.banner import banner
 from duramen.node.coordinators import CoordinatorRows
-from duramen.node.garbage import Collecting
+from duramen.node.garbage import GarbageCollection
 from duramen.node.http import HttpSide
 from duramen.node.listeners import Listening, data_dir, listening
 from duramen.node.metrics import ProcessMetrics
 from duramen.node.overlaps import check_overlaps, resolved
 from duramen.node.readiness import Lasting, Readiness
-from duramen.node.timer import Ticking
+from duramen.node.timer import DeadlineTimer
 from duramen.service.admission import Service
 from duramen.service.assembly import Ports
 from duramen.service.broker import Broker
-from duramen.service.forwarding.forwarding import Forwarding, Nowhere
+from duramen.service.forwarding.forwarding import Forwarding, NoPeers
 from duramen.storage.directory import DataDirectory, open_directory
 from duramen.storage.recovery.progress import RecoveryProgress
 from duramen.storage.recovery.recovery import Recovered, recover
@@ -105,11 +105,11 @@ class NodeAssembly:
         self._readiness = Readiness()
         self._readiness.add(self._descriptors.problem)
         self._quorum: Lasting | None = None
-        self._collecting = Collecting()
+        self._collecting = GarbageCollection()
         self._clock = HostClock()
         self._began_ms = self._clock.monotonic_ms()
         self._deadlines = Deadlines()
-        self._ticking = Ticking(self._deadlines, self._clock)
+        self._ticking = DeadlineTimer(self._deadlines, self._clock)
         self._worker: HostWorker | None = None
         self._wal_watch: PathWatch | None = None
         self._directory: DataDirectory | None = None
@@ -174,7 +174,7 @@ class NodeAssembly:
         listen_all(*_KAFKA, kafka_sockets)
         self.addresses["kafka"] = await self._kafka.start(kafka_sockets)
         self._progress.begin("opening the doors")
-        forwarding = Forwarding(self._broker, self._joining or Nowhere(), self._http.room)
+        forwarding = Forwarding(self._broker, self._joining or NoPeers(), self._http.room)
         if self._joining is not None:
             self._joining.serve_records(forwarding.asked)
         if self._nats is not None:

@@ -16,10 +16,10 @@ from duramen.node.node import NodeAssembly
 from duramen.node.reload import Load, reload
 from duramen.node.supervisor import Supervisor
 
-__all__ = ["Rehearsal", "run"]
+__all__ = ["NodeExtension", "run"]
 
 
-class Rehearsal(Protocol):
+class NodeExtension(Protocol):
     """A test's own additions to a node besides its doors."""
 
     faults: RequestFaults
@@ -38,7 +38,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def run(
     settings: Settings,
     say: Callable[[str], None],
-    rehearsal: Rehearsal | None = None,
+    rehearsal: NodeExtension | None = None,
     through: Callable[[FileSystem], FileSystem] | None = None,
     load: Load | None = None,
 ) -> int:
@@ -64,7 +64,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run(node: NodeAssembly, say: Callable[[str], None], rehearsal: Rehearsal | None, load: Load | None) -> int:
+async def _run(
+    node: NodeAssembly, say: Callable[[str], None], rehearsal: NodeExtension | None, load: Load | None
+) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_unexpected)
     told = asyncio.Event()

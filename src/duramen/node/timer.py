@@ -6,13 +6,13 @@ from typing import Final
 from duramen.base.deadlines import Deadlines
 from duramen.base.ports import Clock
 
-__all__ = ["Ticking"]
+__all__ = ["DeadlineTimer"]
 
 _MOST_AT_ONCE: Final = 256
 """Thousands of replicas may be due at once: messages of other nodes are handled in between."""
 
 
-class Ticking:
+class DeadlineTimer:
     """Fires `deadlines` for as long as the loop runs."""
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from duramen.replication.messages import AlterPartitionAnswer, Message, ReplicaF
 from duramen.replication.parked_fetches import ParkedReplicaFetches
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition, Topology
 from duramen.replication.replica import ANY_CHECKPOINT, CheckpointRange, ReplicaCore, ReplicaDiskState
-from duramen.replication.replication_wait import Reaching
+from duramen.replication.replication_wait import ReplicationWaits
 from duramen.replication.timeouts import TIMEOUTS, ReplicaTimeouts
 
 __all__ = ["Behind", "ReplicaMachine"]
@@ -38,7 +38,7 @@ class ReplicaMachine:
     ) -> None:
         self._replica = ReplicaCore(node_id, broker_epoch, kept, config, timeouts, now_ms)
         self._part: PartitionLeaderRole | PartitionFollowerRole | None = None
-        self._reaching = Reaching()
+        self._reaching = ReplicationWaits()
         self._early: ParkedReplicaFetches | None = None  # fetches of later epochs; few replicas ever get one
 
     # -- state --------------------------------------------------------------------------------------

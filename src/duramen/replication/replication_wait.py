@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from duramen.base.ids import Position
 from duramen.replication.history import ReplicaHistory
 
-__all__ = ["ANY_EPOCH", "Reaching", "ReplicationWaitOutcome", "judge"]
+__all__ = ["ANY_EPOCH", "ReplicationWaitOutcome", "ReplicationWaits", "judge"]
 
 ANY_EPOCH: Final = -1
 """In place of an epoch: a record of any leader counts. Records acknowledged under acks=all use it."""
@@ -45,7 +45,7 @@ class _Wait(NamedTuple):
     deadline_ms: int
 
 
-class Reaching:
+class ReplicationWaits:
     """The waits at one replica."""
 
     __slots__ = ("_waits",)

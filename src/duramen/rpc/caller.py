@@ -11,13 +11,13 @@ from duramen.rpc.methods import Method
 from duramen.rpc.server import Done, Once, RpcServer
 from duramen.rpc.wire import Wire, Wires
 
-__all__ = ["Caller", "Gathered", "Way"]
+__all__ = ["Caller", "Gathered", "PeerTransport"]
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class Way(Protocol):
+class PeerTransport(Protocol):
     """The connections to other nodes."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
@@ -38,7 +38,7 @@ class Caller:
     """Asks other nodes, and this one by its own server."""
 
     def __init__(
-        self, node_id: int, way: Way, wires: Wires, server: RpcServer, clock: Clock, deadlines: Deadlines
+        self, node_id: int, way: PeerTransport, wires: Wires, server: RpcServer, clock: Clock, deadlines: Deadlines
     ) -> None:  # fmt: skip
         self.node_id = node_id
         self._way = way
@@ -47,7 +47,7 @@ class Caller:
         self.clock = clock
         self.deadlines = deadlines
 
-    def over(self, way: Way) -> "Caller":
+    def over(self, way: PeerTransport) -> "Caller":
         """The same over other connections."""
         return Caller(self.node_id, way, self._wires, self.server, self.clock, self.deadlines)
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-__all__ = ["Agenda"]
+__all__ = ["EffectRunner"]
 
 Effect = TypeVar("Effect")
 
 
-class Agenda(Generic[Effect]):
+class EffectRunner(Generic[Effect]):
     """The effects of one state machine. An effect that takes time calls `wait`, and `resume` when it is done.
 
     It counts effects that truncate the log: while one is pending, the same offsets may mean other batches.

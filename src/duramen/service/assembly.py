@@ -35,7 +35,7 @@ from duramen.coordinators.group.lag import Lags
 from duramen.coordinators.group.listing import Listing
 from duramen.coordinators.group.offset_resets import Resets
 from duramen.coordinators.group.offsets import GroupOffsets
-from duramen.coordinators.group.remote_lag import Elsewhere
+from duramen.coordinators.group.remote_lag import RemoteLags
 from duramen.coordinators.inventory.cluster.inventory import ClusterInventory, TenantNames
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.coordinators.inventory.inventory import Inventory, InventoryKit
@@ -51,7 +51,7 @@ from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
-from duramen.coordinators.share.nodes import ShareKit, ShareNodes
+from duramen.coordinators.share.nodes import ShareDependencies, ShareNodes
 from duramen.coordinators.share.shard import share_state_kind
 from duramen.coordinators.share.state import StateStream
 from duramen.coordinators.transaction.completion import TransactionDependencies
@@ -323,7 +323,7 @@ class BrokerParts(ABC):
         self.metrics.most_series = self.settings.integer("metrics.partitions.max")
         return Lags(
             self.offsets, self.streams, self.groups.topics, self.store, self.clock,
-            Elsewhere(self.bounds, self.clock, self.store.soon),
+            RemoteLags(self.bounds, self.clock, self.store.soon),
             most_series=self.metrics.most_series,
         )  # fmt: skip
 
@@ -338,7 +338,7 @@ class BrokerParts(ABC):
 
     def _share_nodes(self) -> ShareNodes:
         return ShareNodes(
-            ShareKit(
+            ShareDependencies(
                 self.coordinators, self.caller, self.membership, self.streams, self.offsets, self.store, self.clock,
                 self.deadlines, self.settings, self.group_configs.get, self.metrics,
             )

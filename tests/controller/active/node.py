@@ -11,7 +11,7 @@ from duramen.broker.control.methods import METHODS, method_of
 from duramen.broker.control.requests import Request
 from duramen.broker.control.responses import When
 from duramen.controller.active.controller import Controller
-from duramen.controller.dependencies import ControlKit, ControllerTiming
+from duramen.controller.dependencies import ControllerDependencies, ControllerTiming
 from duramen.controller.membership.client import Asker
 from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.controller.quorum.runner import Runner
@@ -65,7 +65,7 @@ class ControlNode(Node):
         super()._began(runner)
         process = self.process
         assert process is not None
-        kit = ControlKit(
+        kit = ControllerDependencies(
             self.node_id, "c", self.clock, process.deadlines, self.randomness, self.chance.randrange, self,
             sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip

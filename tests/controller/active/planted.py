@@ -10,7 +10,7 @@ from duramen.base.ids import Position
 from duramen.broker.control.responses import Answer, Value, When
 from duramen.controller.active.active import ActiveController
 from duramen.controller.active.controller import Controller
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.active.sessions import NodeSessions
 from duramen.raft.roles import RaftRole
 from duramen.rpc import retry as retrying
@@ -21,7 +21,7 @@ Original = Callable[..., Any]
 
 
 def _on_committed(right: Original) -> Original:
-    def _decide(self: ActiveController, decision: Callable[[Draft], Value], done: When) -> None:
+    def _decide(self: ActiveController, decision: Callable[[PendingChanges], Value], done: When) -> None:
         self.ahead = self._view.state.copy()
         right(self, decision, done)
 
@@ -29,7 +29,7 @@ def _on_committed(right: Original) -> Original:
 
 
 def _say_proposed(_: Original) -> Original:
-    def _propose(self: ActiveController, draft: Draft, value: Value, done: When) -> None:
+    def _propose(self: ActiveController, draft: PendingChanges, value: Value, done: When) -> None:
         self._runner.propose(draft.events, lambda _: None)
         done(Answer(value, draft.end_offset))
 

@@ -10,9 +10,9 @@ from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
 from duramen.base.ids import stream_id_of
 from duramen.broker.control import requests
-from duramen.controller.active.evacuation import Settling
+from duramen.controller.active.evacuation import Evacuation
 from duramen.controller.active.node_requests import let_go_draining
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.membership.lifecycle import LifecyclePhase
 from duramen.metadata import fencing
 from duramen.metadata.decisions import Definition
@@ -102,7 +102,7 @@ def test_what_it_leads_goes_first_and_a_few_in_each_turn() -> None:
     def settle(_: Node, places: Sequence[PartitionId]) -> None:
         turns.append([place.partition for place in places])
 
-    Settling(deadlines, clock).leave(state, GONE, settle, fenced.append)
+    Evacuation(deadlines, clock).leave(state, GONE, settle, fenced.append)
     assert turns == [[1, 3]]
     deadlines.fire(clock.monotonic_ms(), 1)
     assert turns == [[1, 3], [4, 0]]
@@ -137,7 +137,7 @@ def test_what_a_node_leads_that_drains_goes_first_and_not_twice_at_a_time() -> N
     def settle(_: Node, places: Sequence[PartitionId]) -> None:
         turns.append([place.partition for place in places])
 
-    work = Settling(deadlines, clock)
+    work = Evacuation(deadlines, clock)
     work.drain(state, GONE, settle)
     assert turns == [], "it does not drain"
     state.apply(NodeDraining(GONE, 3))
@@ -176,10 +176,10 @@ def test_a_node_that_registers_again_while_it_drains_loses_no_more() -> None:
     state.apply(NodeDraining(GONE, 3))
     node = state.registrations.get(GONE)
     assert node is not None
-    draft = Draft(state, 10)
+    draft = PendingChanges(state, 10)
     let_go_draining(node, [PartitionId(STREAM, 0)], draft)
     assert [event.leader for event in draft.events if isinstance(event, PartitionChanged)] == [1]
-    draft = Draft(state, 11)
+    draft = PendingChanges(state, 11)
     state.apply(NodeRegistered(GONE, "d", "again", epoch=12))
     let_go_draining(node, [PartitionId(STREAM, 1)], draft)
     assert draft.events == []

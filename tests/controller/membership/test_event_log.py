@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duramen.base.deadlines import Deadlines
-from duramen.controller.membership.event_log import Chronicle
+from duramen.controller.membership.event_log import ClusterEventLog
 from duramen.metadata.events import NodeDraining, NodeFenced, NodeRegistered, NodeUnfenced, NodeUnregistered
 from duramen.metadata.partitions import PartitionState
 from duramen.sim.machine.clock import ManualClock
@@ -19,7 +19,7 @@ class Read:
         self.deadlines = Deadlines()
         self.lines: list[str] = []
         self.warnings: list[str] = []
-        self.chronicle = Chronicle(self.clock, self.deadlines, self.lines.append, self.warnings.append)
+        self.chronicle = ClusterEventLog(self.clock, self.deadlines, self.lines.append, self.warnings.append)
 
     def wait(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
@@ -99,8 +99,8 @@ def test_what_was_before_is_told_before(read: Read) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("end", [Chronicle.stop, lambda _: None])
-def test_what_waits_is_told_at_the_end(read: Read, end: Callable[[Chronicle], None]) -> None:
+@pytest.mark.parametrize("end", [ClusterEventLog.stop, lambda _: None])
+def test_what_waits_is_told_at_the_end(read: Read, end: Callable[[ClusterEventLog], None]) -> None:
     read.chronicle.partition("rides-0", _state(2, 2), _state(2, 2, 3))
     end(read.chronicle)
     read.wait(5_000)

@@ -6,7 +6,7 @@ from tests.controller.active.test_active import Cluster
 from duramen.base.errors import ClusterDiffers, DuramenError, NodeDuplicate
 from duramen.broker.control.requests import CreateStream, UnregisterNode
 from duramen.broker.control.responses import Answer
-from duramen.controller.dependencies import ControlKit
+from duramen.controller.dependencies import ControllerDependencies
 from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.metadata.decisions import Definition
 from duramen.metadata.registration import Registration
@@ -16,7 +16,7 @@ def another(node: ControlNode, wish: Registration, errors: list[DuramenError]) -
     """A lifecycle of its own, beside that of the node."""
     assert node.controller is not None
     assert node.process is not None
-    kit = ControlKit(
+    kit = ControllerDependencies(
         node.node_id, "c", node.clock, node.process.deadlines, node.randomness, node.chance.randrange, node,
         timing=TIMING,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from duramen.base.ids import StreamId
-from duramen.controller.membership.partition_counters import Tally
+from duramen.controller.membership.partition_counters import PartitionCounters
 from duramen.metadata.partitions import PartitionId, PartitionState
 
 _ME = 1
@@ -26,7 +26,7 @@ class Counting(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tally = Tally(_ME)
+        self.tally = PartitionCounters(_ME)
         self.states: dict[PartitionId, PartitionState] = {}
         self.elections = self.unclean = self.shrinks = self.expands = 0
 

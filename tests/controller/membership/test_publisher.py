@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from duramen.base.ids import StreamId
 from duramen.controller.membership import publisher as telling
-from duramen.controller.membership.publisher import Telling
+from duramen.controller.membership.publisher import MetadataPublisher
 from duramen.metadata.partitions import PartitionId
 
 STREAM = StreamId(int=9)
@@ -21,7 +21,7 @@ class World:
     def __init__(self) -> None:
         self.turns: list[list[int]] = [[]]
         self._soon: deque[Callable[[], None]] = deque()
-        self.telling = Telling(self._soon.append, lambda place: self.turns[-1].append(place.partition))
+        self.telling = MetadataPublisher(self._soon.append, lambda place: self.turns[-1].append(place.partition))
 
     def begin(self, *partitions: int, led: bool = False) -> None:
         for partition in partitions:

@@ -14,7 +14,7 @@ from duramen.doors.http.serving.hosts import Hosts
 from duramen.doors.http.serving.routes import RouteNode
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
-from duramen.service.forwarding.forwarding import Forwarding, Nowhere
+from duramen.service.forwarding.forwarding import Forwarding, NoPeers
 from duramen.service.forwarding.memory import Room
 from duramen.sim.broker import ManualBroker
 
@@ -33,7 +33,7 @@ class World:
         node = RouteNode(self.manual.metrics, {}, str)
         node.broker = self.manual.broker
         node.service = service(self.manual.broker)
-        node.forwarding = Forwarding(self.manual.broker, Nowhere(), Room(MIB))
+        node.forwarding = Forwarding(self.manual.broker, NoPeers(), Room(MIB))
         self._application = application(node, hosts, Room(MIB))
 
     def begin(self, method: str, path: str, body: object = None) -> "asyncio.Task[tuple[int, Any]]":

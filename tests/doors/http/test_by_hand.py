@@ -22,7 +22,7 @@ from duramen.doors.http.reads import HttpReads
 from duramen.doors.http.serving.problems import answer_to_partly_stored
 from duramen.doors.http.types.records import Place, RecordInfo, RecordPlaces, RecordRequest, RecordsQuery
 from duramen.doors.problems import PartlyStored
-from duramen.service.forwarding.forwarding import Forwarding, Nowhere
+from duramen.service.forwarding.forwarding import Forwarding, NoPeers
 from duramen.service.forwarding.memory import Room
 from duramen.sim.broker import ManualBroker
 
@@ -44,7 +44,7 @@ def run(hand: ManualBroker, work: Coroutine[Any, Any, T]) -> T:
 
 def alone(hand: ManualBroker) -> Forwarding:
     """The node has no others that it could ask."""
-    return Forwarding(hand.broker, Nowhere(), Room(MIB))
+    return Forwarding(hand.broker, NoPeers(), Room(MIB))
 
 
 def storing(hand: ManualBroker, name: str, wishes: list[RecordRequest]) -> Coroutine[Any, Any, RecordPlaces]:

@@ -37,7 +37,7 @@ from duramen.metadata.events import Event, StreamCreated, decode_event, encode_e
 from duramen.node.addresses import bind_all, parse_addresses
 from duramen.node.cluster.assembly import Candidate, ClusterAssembly
 from duramen.node.cluster.quorum import ClusterParts
-from duramen.node.timer import Ticking
+from duramen.node.timer import DeadlineTimer
 from duramen.raft.effects import Effect
 from duramen.raft.timeouts import TIMEOUTS, RaftTimeouts
 from duramen.storage.directory import DataDirectory, open_directory
@@ -161,7 +161,7 @@ class Watcher:
 
 def make_parts(directory: DataDirectory, files: HostFileSystem, node_id: int, worker: HostWorker) -> ClusterParts:
     clock, deadlines = HostClock(), Deadlines()
-    Ticking(deadlines, clock).start()
+    DeadlineTimer(deadlines, clock).start()
     handles = Handles(files, 16)
     recovered = recover(files, directory.id, handles, say)
     limits = StoreLimits(

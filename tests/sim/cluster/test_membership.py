@@ -10,7 +10,7 @@ from duramen.broker.control.responses import IsrAnswers
 from duramen.codec.cluster.channels import PeerChannel
 from duramen.controller.active import active
 from duramen.controller.active.node_requests import alter_partitions
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.metadata.decisions import Definition
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.cluster.world import ClusterWorld
@@ -144,7 +144,7 @@ def test_nobody_asks_for_a_node_that_drains_to_be_in_sync(monkeypatch: pytest.Mo
     pass_by(world, 500_000)  # leaders that proposed others before they knew
     asked: list[requests.AlterPartitions] = []
 
-    def alter(request: requests.AlterPartitions, draft: Draft) -> IsrAnswers:
+    def alter(request: requests.AlterPartitions, draft: PendingChanges) -> IsrAnswers:
         asked.append(request)
         return alter_partitions(request, draft)
 

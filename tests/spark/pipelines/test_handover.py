@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from duramen.spark.pipelines.handover import Handing
+from duramen.spark.pipelines.handover import QueryHandover
 
 SETTINGS = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch")
 
@@ -43,7 +43,7 @@ def of(spark: SparkSession, rows: int, size: str) -> DataFrame:
 def test_small_rows_come_by_their_number_and_the_settings_are_put_back(spark: SparkSession) -> None:
     before = [spark.conf.get(name) for name in SETTINGS]
     work = Work()
-    said = Handing().run(of(spark, 5001, "10"), work)
+    said = QueryHandover().run(of(spark, 5001, "10"), work)
     assert [row.records for row in said] == [2000, 2000, 1001]
     assert sum(row.size for row in said) == 50_000
     assert work.done == 1
@@ -51,7 +51,7 @@ def test_small_rows_come_by_their_number_and_the_settings_are_put_back(spark: Sp
 
 
 def test_once_a_row_is_large_all_come_as_spark_has_it(spark: SparkSession) -> None:
-    handing, work = Handing(), Work()
+    handing, work = QueryHandover(), Work()
     large = of(spark, 3001, "IF(id = 3000, 40000, 10)")
     for done in (2, 3):
         said = handing.run(large, work)
@@ -62,12 +62,12 @@ def test_once_a_row_is_large_all_come_as_spark_has_it(spark: SparkSession) -> No
 
 def test_rows_whose_size_nobody_knows_come_as_spark_has_it(spark: SparkSession) -> None:
     nested = of(spark, 3001, "10").withColumn("all", sf.array("id"))
-    assert [row.records for row in Handing().run(nested, Work())] == [3001]
+    assert [row.records for row in QueryHandover().run(nested, Work())] == [3001]
 
 
 def test_a_column_may_have_any_name(spark: SparkSession) -> None:
     odd = of(spark, 2001, "10").withColumn("1 odd-name", sf.col("value"))
-    assert [row.records for row in Handing().run(odd, Work())] == [2000, 1]
+    assert [row.records for row in QueryHandover().run(odd, Work())] == [2000, 1]
 
 
 def test_what_fails_for_another_reason_fails_at_once(spark: SparkSession) -> None:
@@ -79,6 +79,6 @@ def test_what_fails_for_another_reason_fails_at_once(spark: SparkSession) -> Non
 
     before = [spark.conf.get(name) for name in SETTINGS]
     with pytest.raises(OSError, match="the disk is full"):
-        Handing().run(of(spark, 1, "10"), work)
+        QueryHandover().run(of(spark, 1, "10"), work)
     assert len(tried) == 1
     assert [spark.conf.get(name) for name in SETTINGS] == before

@@ -49,7 +49,7 @@ from duramen.replication.messages import Message, ReplicaFetch, ReplicaFetchAnsw
 from duramen.replication.partition import PartitionConfig, ReplicatedPartition
 from duramen.replication.replica import ReplicaDiskState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
-from duramen.rpc.effect_runner import Agenda
+from duramen.rpc.effect_runner import EffectRunner
 from duramen.storage.log.replication import Replicated
 from duramen.storage.store import AppendDone
 
@@ -91,7 +91,7 @@ class Replica:
         self._log = ReplicaLog(kit.store, log, kit.bulk)
         self._snapshots = ReplicaSnapshots(partition)
         self._serving = ReplicaReads(kit, place, self._machine, log, self._log, self._snapshots)
-        self._agenda: Agenda[Effect] = Agenda(self._machine.take, self._do, (TruncateRecords, Restart))
+        self._agenda: EffectRunner[Effect] = EffectRunner(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # producers with acks=all, which get an error if the replica ends
         self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # requests that wait for a record

@@ -10,7 +10,7 @@ from duramen.client.api.arguments import refused, text
 from duramen.client.api.offset_ranges import find_stream
 from duramen.client.api.records import Encodable, Place
 from duramen.client.cluster import BrokerCluster, TopicPartition
-from duramen.client.gathered import Stretch
+from duramen.client.gathered import SequenceRange
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.client.producer import Producer
@@ -164,11 +164,11 @@ class RecordWriter:
         for partition in sorted(partitions):
             partitions_of(topic, partition)
 
-    def _of(self, stretch: Stretch) -> list[_Slot]:
+    def _of(self, stretch: SequenceRange) -> list[_Slot]:
         start = (stretch.sequence - self._starts[stretch.at]) % SEQUENCES
         return self._slots[stretch.at][start : start + stretch.records]
 
-    def _stored(self, stretch: Stretch, base_offset: int) -> None:
+    def _stored(self, stretch: SequenceRange, base_offset: int) -> None:
         for index, (job, number) in enumerate(self._of(stretch)):
             offset = base_offset + index if base_offset >= 0 else -1
             job.places[number] = Place(stretch.at.partition, offset)

@@ -32,7 +32,7 @@ from duramen.broker.control.requests import (
 )
 from duramen.broker.control.responses import Answer, Created, Done, Observed, Outcome, Value, When
 from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
-from duramen.controller.active.evacuation import Settling
+from duramen.controller.active.evacuation import Evacuation
 from duramen.controller.active.leader_balancer import AT_ONCE, Balancing
 from duramen.controller.active.node_requests import (
     allocate_ids,
@@ -45,10 +45,10 @@ from duramen.controller.active.node_requests import (
     report_damage,
     report_leaders,
 )
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.active.sessions import NodeSessions
 from duramen.controller.active.voter_requests import VoterChanges
-from duramen.controller.dependencies import ControlKit
+from duramen.controller.dependencies import ControllerDependencies
 from duramen.controller.quorum.applier import ControllerView
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.bootstrap import form
@@ -58,7 +58,7 @@ from duramen.metadata.partitions import PartitionId
 
 __all__ = ["ActiveController"]
 
-_Decision = Callable[[Draft], Value]
+_Decision = Callable[[PendingChanges], Value]
 _ID_BYTES = 16
 
 
@@ -83,7 +83,7 @@ class _Waiter(NamedTuple):
 class ActiveController:
     """Active in one epoch of the quorum, once all earlier epochs are applied, until `end`."""
 
-    def __init__(self, runner: Runner, view: ControllerView, kit: ControlKit) -> None:
+    def __init__(self, runner: Runner, view: ControllerView, kit: ControllerDependencies) -> None:
         self._runner = runner
         self._view = view
         self._kit = kit
@@ -100,7 +100,7 @@ class ActiveController:
             kit.sessions,
             report_window_ms=kit.report_window_ms,
         )
-        self._settling = Settling(kit.deadlines, kit.clock)
+        self._settling = Evacuation(kit.deadlines, kit.clock)
         self._balancing = Balancing(kit.clock, kit.deadlines, kit.rebalance_ms, self._rebalance)
         self._over = False
         self._alarm = Alarm(kit.deadlines, self.tick)
@@ -219,7 +219,7 @@ class ActiveController:
 
     # -- deciding -----------------------------------------------------------------------------------
 
-    def _grant(self, request: Request, draft: Draft) -> Value:
+    def _grant(self, request: Request, draft: PendingChanges) -> Value:
         match request:
             case Register():
                 return register_node(request, draft, self._sessions, self._now_ms)
@@ -240,11 +240,11 @@ class ActiveController:
             case _:
                 return grant(request, draft)
 
-    def _create(self, request: CreateStream, draft: Draft) -> Created:
+    def _create(self, request: CreateStream, draft: PendingChanges) -> Created:
         stream_id = new_stream_id(self._kit.randomness.token(_ID_BYTES))
         return create_stream(request, draft, stream_id, self._kit.clock.wall_ms())
 
-    def _form(self, draft: Draft) -> Value:
+    def _form(self, draft: PendingChanges) -> Value:
         draft.add(form(draft.state, self._kit.cluster_id, self._kit.feature_level))
         return Done()
 
@@ -252,7 +252,7 @@ class ActiveController:
         if not self._leads():
             done(_not_active())
             return
-        draft = Draft(self.ahead, self._runner.machine.end.offset)
+        draft = PendingChanges(self.ahead, self._runner.machine.end.offset)
         outcome: Value | DuramenError
         try:
             outcome = decision(draft)
@@ -274,7 +274,7 @@ class ActiveController:
 
     # -- proposing ----------------------------------------------------------------------------------
 
-    def _propose(self, draft: Draft, value: Value, done: When) -> None:
+    def _propose(self, draft: PendingChanges, value: Value, done: When) -> None:
         proposal = _Proposal(draft.events, draft.end_offset, value, done, [])
         self._proposed.append(proposal)
         self._runner.propose(draft.events, partial(self._proposal_done, proposal))

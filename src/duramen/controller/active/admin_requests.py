@@ -8,7 +8,7 @@ from duramen.base.errors import NodeNotFound
 from duramen.base.ids import StreamId
 from duramen.broker.control import requests
 from duramen.broker.control.responses import Created, Done, Planned, Stepped, Value
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.metadata import decisions
 from duramen.metadata.bootstrap import adopt, set_feature_level
 from duramen.metadata.decisions import configure_group, configure_node, record_gap
@@ -26,7 +26,7 @@ from duramen.metadata.tenant_names import release_tenant, reserve_tenant
 __all__ = ["create_stream", "delete_stream", "grant"]
 
 
-def create_stream(request: requests.CreateStream, draft: Draft, stream_id: StreamId, now_ms: int) -> Created:
+def create_stream(request: requests.CreateStream, draft: PendingChanges, stream_id: StreamId, now_ms: int) -> Created:
     """Create a stream, at `now_ms` since 1970. Raises like `create_replicated`."""
     events = create_replicated(
         draft.state,
@@ -42,13 +42,13 @@ def create_stream(request: requests.CreateStream, draft: Draft, stream_id: Strea
     return Created(draft.state.streams[request.wish.name].id, existed=not events)
 
 
-def delete_stream(request: requests.DeleteStream, draft: Draft, now_ms: int, producers_ms: int) -> Done:
+def delete_stream(request: requests.DeleteStream, draft: PendingChanges, now_ms: int, producers_ms: int) -> Done:
     """Delete a stream, at `now_ms` since 1970. Raises like `decisions.delete_stream`."""
     draft.add(decisions.delete_stream(draft.state, request.name, now_ms=now_ms, producers_ms=producers_ms))
     return Done()
 
 
-def grant(request: requests.Request, draft: Draft) -> Value:
+def grant(request: requests.Request, draft: PendingChanges) -> Value:
     """Decide a user's request, except for the creation and deletion of streams.
 
     Raises like the decision of `controller`.

@@ -8,7 +8,7 @@ from duramen.base.ports import Worker
 from duramen.broker.control.requests import Request
 from duramen.broker.control.responses import When
 from duramen.controller.active.active import ActiveController
-from duramen.controller.dependencies import ControlKit
+from duramen.controller.dependencies import ControllerDependencies
 from duramen.controller.quorum.applier import ControllerView
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.state import ControllerState
@@ -37,7 +37,7 @@ class Controller:
     The receiver of the replica's effects passes them to `happened`.
     """
 
-    def __init__(self, runner: Runner, view: ControllerView, worker: Worker, kit: ControlKit) -> None:
+    def __init__(self, runner: Runner, view: ControllerView, worker: Worker, kit: ControllerDependencies) -> None:
         self._runner = runner
         self._view = view
         self._worker = worker

@@ -15,12 +15,12 @@ from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Settling"]
+__all__ = ["Evacuation"]
 
 _Settle = Callable[[Node, Sequence[PartitionId]], None]
 
 
-class Settling:
+class Evacuation:
     """Moves the partitions of nodes in steps, until it is closed."""
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from duramen.base.errors import NodeNotFound
 from duramen.broker.control.requests import AlterPartitions, Beat, Register, ReportDamage, ReportLeaders
 from duramen.broker.control.responses import Beaten, Block, Done, Isr, IsrAnswers, Registered
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.active.sessions import NodeSessions
 from duramen.metadata.alter_partition import AlterPartitionRefusal, InSyncProposal, alter_partition
 from duramen.metadata.decisions import allocate_producer_ids
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_ms: int) -> Registered:
+def register_node(request: Register, draft: PendingChanges, sessions: NodeSessions, now_ms: int) -> Registered:
     """Accept a registration; the node's session starts. Raises like `register`.
 
     The session starts before the commit: meanwhile another directory under the same id must be refused.
@@ -45,7 +45,7 @@ def register_node(request: Register, draft: Draft, sessions: NodeSessions, now_m
     return Registered(node.epoch)
 
 
-def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Beaten:
+def beat(request: Beat, draft: PendingChanges, sessions: NodeSessions, now_ms: int) -> Beaten:
     """Handle a heartbeat. Raises NodeNotFound, NodeEpochStale.
 
     A fenced node stays fenced until it has applied everything that all live nodes are said to know.
@@ -62,12 +62,12 @@ def beat(request: Beat, draft: Draft, sessions: NodeSessions, now_ms: int) -> Be
     return Beaten(verdict.fenced, verdict.caught_up and not (node.fenced and behind), verdict.may_stop)
 
 
-def alter_partitions(request: AlterPartitions, draft: Draft) -> IsrAnswers:
+def alter_partitions(request: AlterPartitions, draft: PendingChanges) -> IsrAnswers:
     """Handle the proposals of leaders, one after another."""
     return IsrAnswers(tuple(_alter(proposal, draft) for proposal in request.proposals))
 
 
-def _alter(proposal: InSyncProposal, draft: Draft) -> Isr:
+def _alter(proposal: InSyncProposal, draft: PendingChanges) -> Isr:
     altered = alter_partition(draft.state, proposal)
     if isinstance(altered, AlterPartitionRefusal):
         return Isr(altered)
@@ -75,7 +75,7 @@ def _alter(proposal: InSyncProposal, draft: Draft) -> Isr:
     return Isr(None, draft.state.partitions.get(proposal.place), altered.new_leader)
 
 
-def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions, now_ms: int) -> Done:
+def report_leaders(request: ReportLeaders, draft: PendingChanges, sessions: NodeSessions, now_ms: int) -> Done:
     """Handle reports of leaders that do not respond; a leader with enough reports loses leadership.
 
     Raises NodeNotFound, NodeEpochStale if the reporter's registration is stale. Reports of fenced nodes are ignored.
@@ -90,7 +90,7 @@ def report_leaders(request: ReportLeaders, draft: Draft, sessions: NodeSessions,
     return Done()
 
 
-def report_damage(request: ReportDamage, draft: Draft) -> Done:
+def report_damage(request: ReportDamage, draft: PendingChanges) -> Done:
     """Exclude a node's damaged replicas from in-sync sets. Raises NodeNotFound, NodeEpochStale."""
     reporter = registered_node(draft.state, *request.reporter)
     for place in request.places:
@@ -98,14 +98,14 @@ def report_damage(request: ReportDamage, draft: Draft) -> Done:
     return Done()
 
 
-def allocate_ids(draft: Draft) -> Block:
+def allocate_ids(draft: PendingChanges) -> Block:
     """The next block of producer ids."""
     (event,) = allocate_producer_ids(draft.state)
     draft.add([event])
     return Block(event.first, event.count)
 
 
-def fence_silent(node_id: int, draft: Draft) -> Done:
+def fence_silent(node_id: int, draft: PendingChanges) -> Done:
     """Fence a node whose session is over."""
     node = draft.state.registrations.get(node_id)
     if node is not None:
@@ -113,20 +113,20 @@ def fence_silent(node_id: int, draft: Draft) -> Done:
     return Done()
 
 
-def leave_silent(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+def leave_silent(node: Node, places: Sequence[PartitionId], draft: PendingChanges) -> Done:
     """Move some of its partitions off a node whose session is over, unless it has registered again since."""
     if _is_there(node, draft):
         draft.add(leave(draft.state, node, places))
     return Done()
 
 
-def let_go_draining(node: Node, places: Sequence[PartitionId], draft: Draft) -> Done:
+def let_go_draining(node: Node, places: Sequence[PartitionId], draft: PendingChanges) -> Done:
     """Move some of its partitions off a draining node, unless it has registered again since."""
     if _is_there(node, draft):
         draft.add(let_go(draft.state, places))
     return Done()
 
 
-def _is_there(node: Node, draft: Draft) -> bool:
+def _is_there(node: Node, draft: PendingChanges) -> bool:
     known = draft.state.registrations.get(node.id)
     return known is not None and known.epoch == node.epoch and not known.fenced

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from duramen.metadata.events import Event
 from duramen.metadata.state import ControllerState
 
-__all__ = ["Draft"]
+__all__ = ["PendingChanges"]
 
 
-class Draft:
+class PendingChanges:
     """A state with all proposals, and the events that a request adds.
 
     An event is in the state as soon as it is added, so that later decisions of the request include it.

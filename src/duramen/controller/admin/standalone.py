@@ -8,19 +8,19 @@ from duramen.broker.control import requests
 from duramen.broker.control.requests import Request
 from duramen.broker.control.responses import Answer, Observed, Outcome, Value, When
 from duramen.controller.active.admin_requests import grant
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.events import StreamCreated
 from duramen.metadata.partitions import PartitionId, PartitionState, difference
 from duramen.metadata.state import ControllerState
 from duramen.raft.description import QuorumDescription
 
-__all__ = ["AloneAsking", "standalone_admin"]
+__all__ = ["StandaloneControllerClient", "standalone_admin"]
 
 _FIRST_EPOCH: Final = 1
 
 
-class AloneAsking:
+class StandaloneControllerClient:
     """Responds at once. `described` returns the quorum of this one node."""
 
     def __init__(
@@ -52,7 +52,7 @@ class AloneAsking:
             case requests.AddVoter() | requests.RemoveVoter():
                 raise self._refusal()
         place: PartitionId | None = getattr(request, "place", None)
-        draft = Draft(self._cluster_of_one(place), 0)
+        draft = PendingChanges(self._cluster_of_one(place), 0)
         value = grant(request, draft)
         if draft.events:
             raise self._refusal()
@@ -77,4 +77,4 @@ def standalone_admin(
     node_id: int, state: Callable[[], ControllerState], described: Callable[[], QuorumDescription]
 ) -> ClusterAdmin:
     """The cluster admin of a standalone node."""
-    return ClusterAdmin(AloneAsking(node_id, state, described), state, described)
+    return ClusterAdmin(StandaloneControllerClient(node_id, state, described), state, described)

@@ -5,7 +5,7 @@ from duramen.broker.control.methods import method_of
 from duramen.broker.control.requests import Request
 from duramen.broker.control.responses import Answer, Outcome, When
 from duramen.controller.active.controller import Controller
-from duramen.controller.dependencies import ControlKit
+from duramen.controller.dependencies import ControllerDependencies
 from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
 
 __all__ = ["Asker"]
@@ -14,7 +14,7 @@ __all__ = ["Asker"]
 class Asker:
     """Sends requests of this node and its users to the present leader."""
 
-    def __init__(self, controller: Controller, kit: ControlKit) -> None:
+    def __init__(self, controller: Controller, kit: ControllerDependencies) -> None:
         self._controller = controller
         self._kit = kit
         self._open: dict[Retrying[Answer], None] = {}

@@ -12,13 +12,13 @@ from duramen.base.ports import Clock
 from duramen.metadata.events import NodeDraining, NodeEvent, NodeFenced, NodeRegistered, NodeUnfenced, NodeUnregistered
 from duramen.metadata.partitions import PartitionState, without
 
-__all__ = ["Chronicle"]
+__all__ = ["ClusterEventLog"]
 
 _SUMMED_MS: Final = 1_000
 _NAMED: Final = 3
 
 
-class Chronicle:
+class ClusterEventLog:
     """Reports the events of the metadata log to `tell`, in order. The lines of several nodes are equal.
 
     `warn` gets elections by which records may be lost, at once.

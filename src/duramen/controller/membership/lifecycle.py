@@ -8,7 +8,7 @@ from duramen.base.errors import DuramenError, NodeDuplicate, NodeEpochStale, Nod
 from duramen.broker.control.requests import Beat, Register
 from duramen.broker.control.responses import Answer, Beaten, Outcome, Registered
 from duramen.controller.active.controller import Controller
-from duramen.controller.dependencies import ControlKit
+from duramen.controller.dependencies import ControllerDependencies
 from duramen.controller.membership.client import Asker
 from duramen.metadata.heartbeats import Heartbeat
 from duramen.metadata.registration import Registration
@@ -39,7 +39,7 @@ class Lifecycle:
         wish: Registration,
         controller: Controller,
         asker: Asker,
-        kit: ControlKit,
+        kit: ControllerDependencies,
         *,
         changed: Callable[[LifecyclePhase], None] = lambda _: None,
         heard: Callable[[bool], None] = lambda _: None,

@@ -25,16 +25,16 @@ from duramen.broker.replicas.throttle.throttle import UNLIMITED
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
 from duramen.controller.active.controller import Controller
-from duramen.controller.active.pending_changes import Draft
+from duramen.controller.active.pending_changes import PendingChanges
 from duramen.controller.admin.cluster import ClusterAdmin
-from duramen.controller.dependencies import PRODUCERS_MS, TIMING, ControlKit, ControllerTiming
+from duramen.controller.dependencies import PRODUCERS_MS, TIMING, ControllerDependencies, ControllerTiming
 from duramen.controller.membership.client import Asker
-from duramen.controller.membership.event_log import Chronicle
+from duramen.controller.membership.event_log import ClusterEventLog
 from duramen.controller.membership.incarnations import IncarnationFile
 from duramen.controller.membership.lifecycle import Lifecycle, LifecyclePhase
 from duramen.controller.membership.network import PeerNetwork, ToControllers
-from duramen.controller.membership.partition_counters import Tally
-from duramen.controller.membership.publisher import Telling
+from duramen.controller.membership.partition_counters import PartitionCounters
+from duramen.controller.membership.publisher import MetadataPublisher
 from duramen.controller.membership.removed_brokers import RemovedBrokers
 from duramen.controller.membership.repairs import FETCH_RANGE, serve_range
 from duramen.controller.membership.replica_selector import nearest
@@ -68,7 +68,7 @@ from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import Wires
 from duramen.storage.store import Store
 
-__all__ = ["ClusterMember", "MemberKit"]
+__all__ = ["ClusterMember", "MemberDependencies"]
 
 _CHANGE_MS: Final = 30_000
 _NOBODY: Final = -1
@@ -79,7 +79,7 @@ def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
     """Ignore the effect."""
 
 
-class MemberKit(NamedTuple):
+class MemberDependencies(NamedTuple):
     """The dependencies of a member. `wish` is its registration; `chance` draws a number below its argument.
 
     `carried_out` gets each effect of a replica. `patience` are the timeouts of replicas; `sessions`, `report_window_ms`
@@ -118,12 +118,12 @@ class MemberKit(NamedTuple):
 class ClusterMember:
     """A node of a cluster, once its replica of the quorum is open."""
 
-    def __init__(self, kit: MemberKit) -> None:
+    def __init__(self, kit: MemberDependencies) -> None:
         self._kit = kit
         self.node_id = kit.wish.node_id
         self._view = kit.view
         self._network = kit.network
-        control = ControlKit(
+        control = ControllerDependencies(
             self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
             feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
             report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
@@ -158,9 +158,9 @@ class ClusterMember:
         )  # fmt: skip
         self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
         kit.store.condition.watch(kit.runner.storage_changed)
-        self._telling = Telling(kit.worker.soon, self._tell)
-        self.tally = Tally(self.node_id)
-        self._chronicle = None if kit.tell is None else Chronicle(kit.clock, kit.deadlines, kit.tell, kit.report)
+        self._telling = MetadataPublisher(kit.worker.soon, self._tell)
+        self.tally = PartitionCounters(self.node_id)
+        self._chronicle = None if kit.tell is None else ClusterEventLog(kit.clock, kit.deadlines, kit.tell, kit.report)
         self._listener: MetadataListener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
@@ -237,7 +237,7 @@ class ClusterMember:
     # -- requests of users --------------------------------------------------------------------------
 
     def check(self, request: Request) -> None:
-        draft = Draft(self.state.copy(), self.controller.applied_offset)
+        draft = PendingChanges(self.state.copy(), self.controller.applied_offset)
         if isinstance(request, CreateStream):
             create_stream(request, draft, _NO_STREAM, 0)
         elif isinstance(request, DeleteStream):

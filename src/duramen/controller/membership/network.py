@@ -39,5 +39,5 @@ class ToControllers(NamedTuple):
     network: PeerNetwork
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
-        """Send a request to another node's controller: see `rpc.caller.Way`."""
+        """Send a request to another node's controller: see `rpc.caller.PeerTransport`."""
         return self.network.ask(node_id, body, done)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from duramen.base.ids import StreamId
 from duramen.metadata.partitions import PartitionId, PartitionState, without
 
-__all__ = ["Tally"]
+__all__ = ["PartitionCounters"]
 
 
-class Tally:
+class PartitionCounters:
     """The counters of all partitions known to this node, since `restart`.
 
     `offline` have no leader; `under_replicated` are led here and not all their replicas are in sync. `elections` counts

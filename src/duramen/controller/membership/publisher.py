@@ -13,13 +13,13 @@ from typing import Final
 
 from duramen.metadata.partitions import PartitionId
 
-__all__ = ["Telling"]
+__all__ = ["MetadataPublisher"]
 
 _AT_ONCE: Final = 200
 """Partitions in one turn; some milliseconds."""
 
 
-class Telling:
+class MetadataPublisher:
     """Partitions whose changes are to be published. `tell` publishes one."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], None], tell: Callable[[PartitionId], None]) -> None:

@@ -46,7 +46,7 @@ from duramen.raft.messages import (
 from duramen.raft.roles import RaftRole
 from duramen.raft.voter_changes import Change, VoterChangeRefusal
 from duramen.raft.voters import Voter, Voters
-from duramen.rpc.effect_runner import Agenda
+from duramen.rpc.effect_runner import EffectRunner
 from duramen.storage.io import is_full, is_passing
 
 __all__ = ["Runner"]
@@ -62,7 +62,7 @@ class Runner:
         self._machine = machine
         self._kit = kit
         self._outside = outside
-        self._agenda: Agenda[Effect] = Agenda(machine.take, self._do, (Cut, Install))
+        self._agenda: EffectRunner[Effect] = EffectRunner(machine.take, self._do, (Cut, Install))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._proposals = Proposals()
         self._fetches = FetchTimes()

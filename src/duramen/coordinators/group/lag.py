@@ -19,7 +19,7 @@ from duramen.broker.list_offsets import find_time
 from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.lag_values import Lag, LagRow, lag_between, seconds_since
 from duramen.coordinators.group.offsets import GroupOffsets
-from duramen.coordinators.group.remote_lag import Elsewhere, RemotePartition
+from duramen.coordinators.group.remote_lag import RemoteLags, RemotePartition
 from duramen.coordinators.group.topics import MOST_COUNTED, GroupTopics, LightFound, LightLag
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.storage.log.log import Log
@@ -47,7 +47,7 @@ class Lags:
         topics: GroupTopics,
         store: Store,
         clock: Clock,
-        elsewhere: Elsewhere,
+        elsewhere: RemoteLags,
         *,
         most_series: int,
     ) -> None:

@@ -15,7 +15,7 @@ from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, Partitio
 from duramen.coordinators.group.lag_values import LagRow, lag_between, seconds_since
 from duramen.groups.records import OffsetKey
 
-__all__ = ["Elsewhere", "RemotePartition"]
+__all__ = ["RemoteLags", "RemotePartition"]
 
 _KEPT_MS: Final = 60_000
 _MOST_LOOKS: Final = 200  # lookups of timestamps for which leaders may read their disks, per request
@@ -51,7 +51,7 @@ class _Round:
         self.rows: list[LagRow] = []
 
 
-class Elsewhere:
+class RemoteLags:
     """The last responses of leaders. `rows` has the resulting lags."""
 
     def __init__(self, bounds: BoundsOf, clock: Clock, soon: Callable[[Callable[[], None]], None]) -> None:

@@ -18,7 +18,7 @@ from duramen.groups.share_assignor import Place
 from duramen.groups.share_group_records import GroupPlaces, decode_places, encode_places, encode_places_key
 from duramen.groups.share_records import UNKNOWN_START, ShareKey
 
-__all__ = ["ShareInventory"]
+__all__ = ["ShareGroupMetadata"]
 
 Done = Callable[[DuramenError | None], None]
 EpochOf = Callable[[Place], int]
@@ -35,7 +35,7 @@ class _Newest:
         self.open = 0
 
 
-class ShareInventory:
+class ShareGroupMetadata:
     """The share groups that this node coordinates."""
 
     def __init__(

@@ -17,7 +17,7 @@ from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupKinds, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
-from duramen.coordinators.share.group_metadata import ShareInventory
+from duramen.coordinators.share.group_metadata import ShareGroupMetadata
 from duramen.coordinators.share.shares import Sharing
 from duramen.groups.consumer_classic import CONSUMERS
 from duramen.groups.share_group import (
@@ -46,7 +46,7 @@ class ShareGroups:
     def __init__(
         self,
         sharing: Sharing,
-        inventory: ShareInventory,
+        inventory: ShareGroupMetadata,
         streams: BrokerStreams,
         clock: Clock,
         deadlines: Deadlines,

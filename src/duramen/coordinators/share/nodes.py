@@ -16,7 +16,7 @@ from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.share.coordinator import ShareCoordinator
-from duramen.coordinators.share.group_metadata import ShareInventory
+from duramen.coordinators.share.group_metadata import ShareGroupMetadata
 from duramen.coordinators.share.persister import SharePersister
 from duramen.coordinators.share.requests import (
     CHANGE_STATES,
@@ -40,13 +40,13 @@ from duramen.rpc.errors import Refused
 from duramen.rpc.server import Done as Answered
 from duramen.storage.store import Store
 
-__all__ = ["Located", "ShareKit", "ShareNodes"]
+__all__ = ["Located", "ShareDependencies", "ShareNodes"]
 
 Done = Callable[[DuramenError | None], None]
 LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], None]
 
 
-class ShareKit(NamedTuple):
+class ShareDependencies(NamedTuple):
     """Dependencies. `configs` returns the configs that a group overrides."""
 
     runtime: Runtime
@@ -65,7 +65,7 @@ class ShareKit(NamedTuple):
 class ShareNodes:
     """`sharing` delivers records, `states` keeps states, `inventory` has the groups that this node coordinates."""
 
-    def __init__(self, kit: ShareKit) -> None:
+    def __init__(self, kit: ShareDependencies) -> None:
         self._kit = kit
         self._alone = kit.membership.first_role is None
         self.stream = StateStream(kit.streams)
@@ -74,7 +74,7 @@ class ShareNodes:
         self.sharing = Sharing(
             self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
         )  # fmt: skip
-        self.inventory = ShareInventory(
+        self.inventory = ShareGroupMetadata(
             kit.offsets,
             kit.streams,
             self._persister,

@@ -26,7 +26,7 @@ from duramen.coordinators.group.coordinator import CommitMember, Coordinator
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.transaction.batch_decisions import Decisions
-from duramen.coordinators.transaction.cluster.cluster import ClusterKit, ClusterTransactions, JoinDone
+from duramen.coordinators.transaction.cluster.cluster import ClusterDependencies, ClusterTransactions, JoinDone
 from duramen.coordinators.transaction.cluster.vectors import ClusterVectors
 from duramen.coordinators.transaction.cluster.verification import Admitted
 from duramen.coordinators.transaction.completion import Endings, TransactionDependencies
@@ -102,7 +102,7 @@ class Transactions:
         if self._endings is not None:
             self._endings.store, self._store.ending = self._store, self._endings
         else:
-            kit = ClusterKit(caller, clock, deadlines, metrics)
+            kit = ClusterDependencies(caller, clock, deadlines, metrics)
             self._cluster = ClusterTransactions(places, self._known, self._store, kit, self)
             self._store.ending = self._cluster.finishing
         self.decisions = Decisions(

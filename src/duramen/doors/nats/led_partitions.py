@@ -21,7 +21,7 @@ from duramen.metadata.events import Event, PartitionChanged
 from duramen.metadata.partitions import PartitionId
 from duramen.service.broker import Broker
 
-__all__ = ["LedPartitions", "Taker"]
+__all__ = ["LedPartitions", "MessageReceiver"]
 
 _RESTART: Final = "restart"
 _LEADER_CHANGE: Final = "leader change"
@@ -32,7 +32,7 @@ class _Bound(Protocol):
     def stream(self) -> Stream: ...
 
 
-class Taker(Protocol):
+class MessageReceiver(Protocol):
     """Takes messages for partitions that this node leads."""
 
     def streams(self) -> Iterable[_Bound]:
@@ -58,7 +58,7 @@ class LedPartitions:
     def __init__(
         self,
         broker: Broker,
-        capture: Taker,
+        capture: MessageReceiver,
         *,
         listened_ms: int,
         report: Callable[[str], object],

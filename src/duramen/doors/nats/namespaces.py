@@ -129,7 +129,7 @@ class NamespaceCapture:
         self.subjects = tuple(bound)
         return True
 
-    # -- shards that are led, as of `Taker` ---------------------------------------------------------
+    # -- shards that are led, as of `MessageReceiver` ---------------------------------------------------------
 
     def streams(self) -> Iterable[_Space]:
         """The spaces with the records of topics."""
@@ -140,12 +140,12 @@ class NamespaceCapture:
         return stream if stream.name in QUEUE_SPACES.values() and self.subjects else None
 
     def lead(self, partition: Partition, *, ready: bool) -> None:
-        """As of `Taker`."""
+        """As of `MessageReceiver`."""
         if self._led is not None:
             self._led[partition] = ready
 
     def lead_no_more(self, partition: Partition) -> None:
-        """As of `Taker`."""
+        """As of `MessageReceiver`."""
         if self._led is not None:
             self._led.pop(partition, None)
 

@@ -14,7 +14,7 @@ from duramen.base.settings import Settings
 from duramen.broker.replicas.configs import ReplicaPatience
 from duramen.controller.dependencies import TIMING, ControllerTiming
 from duramen.controller.membership.incarnations import IncarnationFile
-from duramen.controller.membership.member import ClusterMember, MemberKit
+from duramen.controller.membership.member import ClusterMember, MemberDependencies
 from duramen.doors.cluster.secret import read_secret
 from duramen.metadata.events import Endpoint
 from duramen.metadata.features import LATEST_LEVEL, LEAST_LEVEL
@@ -77,7 +77,7 @@ class ClusterJoin:
             (BROKER_ROLE,), tuple(endpoints), LEAST_LEVEL, LATEST_LEVEL,
             tried=await _on_disk(parts, partial(incarnations.begin, incarnation_id)),
         )  # fmt: skip
-        kit = MemberKit(
+        kit = MemberDependencies(
             wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
             chance_of(parts.randomness), side, wires_by, report=_report, failed=_failed,
             patience=_patience(self._settings), sessions=_sessions(self._settings),

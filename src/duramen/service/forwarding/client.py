@@ -9,13 +9,13 @@ from duramen.rpc.methods import Method
 from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
 from duramen.service.forwarding.router import FIRST_RETRY_MS, LAST_RETRY_MS, Router
 
-__all__ = ["Errand", "asking"]
+__all__ = ["PartitionRequest", "asking"]
 
 Found = TypeVar("Found")
 Found_co = TypeVar("Found_co", covariant=True)
 
 
-class Errand(Protocol[Found_co]):
+class PartitionRequest(Protocol[Found_co]):
     """A request about a partition."""
 
     @property
@@ -34,7 +34,8 @@ class Errand(Protocol[Found_co]):
 
 
 def asking(
-    ways: Router, errand: Errand[Found], within_ms: int, done: Callable[[Found | DuramenError | OSError], None],
+    ways: Router, errand: PartitionRequest[Found], within_ms: int,
+    done: Callable[[Found | DuramenError | OSError], None],
 ) -> Retrying[Found | OSError]:  # fmt: skip
     """A request that is ready to begin. `done` gets the result once, or NotLeader if no leader was found in time."""
     method = errand.method

@@ -31,7 +31,7 @@ from duramen.service.forwarded_requests import (
     ReadExport,
     ReadInventoryExport,
 )
-from duramen.service.forwarding.client import Errand
+from duramen.service.forwarding.client import PartitionRequest
 from duramen.service.forwarding.router import Router
 
 __all__ = ["ExportedShard", "InventoryRange", "RoutedExports", "RunsRange"]
@@ -47,7 +47,7 @@ class Ask(Protocol):
     """Has an errand done; returns what cancels it."""
 
     def __call__(
-        self, errand: Errand[ExportOpened], within_ms: int, done: Callable[[_Outcome], None], /
+        self, errand: PartitionRequest[ExportOpened], within_ms: int, done: Callable[[_Outcome], None], /
     ) -> Callable[[], None]: ...
 
 

@@ -11,7 +11,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.coordinators.inventory.cluster.inventory import ClusterInventory
 from duramen.queues.usage import UsagePage
-from duramen.rpc.caller import Way
+from duramen.rpc.caller import PeerTransport
 from duramen.rpc.retry import Retrying
 from duramen.rpc.server import Handler
 from duramen.service.broker import Broker
@@ -24,7 +24,7 @@ from duramen.service.forwarded_requests import (
     Managed,
 )
 from duramen.service.forwarding.appends import Delivery, PartitionBatch
-from duramen.service.forwarding.client import Errand, asking
+from duramen.service.forwarding.client import PartitionRequest, asking
 from duramen.service.forwarding.exports import RoutedExports
 from duramen.service.forwarding.handlers import ForwardedRequestHandlers
 from duramen.service.forwarding.local import LocalSlice
@@ -37,7 +37,7 @@ from duramen.service.led_queues import LedQueues
 from duramen.service.queues import LocalShards, QueueRequests
 from duramen.service.shard_queries import UsageQuery
 
-__all__ = ["WITHIN_MS", "Forwarding", "Nowhere"]
+__all__ = ["WITHIN_MS", "Forwarding", "NoPeers"]
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def _ask_usage(
     shards.ask(space, shard, UsageQuery(known.life, known.version), done)
 
 
-class Nowhere:
+class NoPeers:
     """The Way of a node that is alone."""
 
     def ask_node(self, node_id: int, body: bytes, done: Callable[[Buffer | None], None]) -> bool:
@@ -63,7 +63,7 @@ class Nowhere:
 class Forwarding:
     """Appends, reads and deletions, wherever they have to be done; and those of other nodes."""
 
-    def __init__(self, broker: Broker, way: Way, room: Room) -> None:
+    def __init__(self, broker: Broker, way: PeerTransport, room: Room) -> None:
         """`room` is the memory budget of clients' waiting requests."""
         self.room = room
         self._ways = Router(broker, broker.caller.over(way), room)
@@ -102,7 +102,7 @@ class Forwarding:
 
         `done` gets a slice of this node's own log, or the bytes that another node has sent.
         """
-        errand: Errand[LocalSlice | Bytes] = ReadRequest(
+        errand: PartitionRequest[LocalSlice | Bytes] = ReadRequest(
             self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms
         )
         return self._ask(errand, max_wait_ms + WITHIN_MS, done)
@@ -141,7 +141,7 @@ class Forwarding:
             one.stop(NodeStopping("this node is stopping"))
 
     def _ask(
-        self, errand: Errand[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
+        self, errand: PartitionRequest[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
     ) -> Callable[[], None]:
         def told(outcome: T | DuramenError | OSError) -> None:
             self._open.pop(one, None)

@@ -20,7 +20,7 @@ from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE, Method
 from duramen.rpc.server import Done
 from duramen.service.forwarded_requests import CHANGE_QUEUES, READ_QUEUES, AskQueues, Managed
-from duramen.service.forwarding.client import Errand
+from duramen.service.forwarding.client import PartitionRequest
 from duramen.service.forwarding.queue_queries import (
     Rewritten,
     answer_bytes,
@@ -67,7 +67,7 @@ class Ask(Protocol):
     """Has an errand done; returns a function that cancels it."""
 
     def __call__(
-        self, errand: Errand[Managed], within_ms: int, done: Callable[[_Outcome], None], /
+        self, errand: PartitionRequest[Managed], within_ms: int, done: Callable[[_Outcome], None], /
     ) -> Callable[[], None]: ...
 
 

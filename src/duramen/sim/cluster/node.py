@@ -19,7 +19,7 @@ from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience
 from duramen.broker.views.parts import ViewLimits
 from duramen.codec.cluster.channels import PeerChannel, Subject
 from duramen.controller.membership.incarnations import IncarnationFile
-from duramen.controller.membership.member import ClusterMember, MemberKit
+from duramen.controller.membership.member import ClusterMember, MemberDependencies
 from duramen.controller.quorum.dependencies import QuorumLimits
 from duramen.controller.quorum.recovery import Opening, QuorumIdentity
 from duramen.controller.quorum.runner import Runner
@@ -288,7 +288,7 @@ class SimulatedNode:
             LEAST_LEVEL, LATEST_LEVEL, tried=tried,
         )  # fmt: skip
         self.member = ClusterMember(
-            MemberKit(
+            MemberDependencies(
                 wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, wires_by, self.report, self.failed, self._carried_out,
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),

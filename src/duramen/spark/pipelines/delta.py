@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
-from duramen.spark.pipelines.handover import Handing, written
+from duramen.spark.pipelines.handover import QueryHandover, written
 from duramen.spark.pipelines.merge import Upsert, gathered, merge
 from duramen.spark.tables.delta.log import DeltaLog, fields_of
 from duramen.spark.tables.port import Storage
@@ -93,7 +93,7 @@ class DeltaSink:
         self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
-        self._handing = Handing()
+        self._handing = QueryHandover()
         self._upsert = upsert
         self._log = DeltaLog(self.place)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["Handing", "written"]
+__all__ = ["QueryHandover", "written"]
 
 _ROWS: Final = 2_000
 _ROW_BYTES: Final = 32 * 1024
@@ -35,7 +35,7 @@ _SIGNS: Final = (_LARGE, "OutOfMemory", "OversizedAllocation")
 _T = TypeVar("_T")
 
 
-class Handing:
+class QueryHandover:
     """The transfer for one query: limited by row count until a row is large, then with Spark's own limits."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Handing:
         return work(batch)
 
 
-def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: Handing) -> list[WrittenFile]:
+def written(batch: "DataFrame", storage: Storage, schema: pa.Schema, handing: QueryHandover) -> list[WrittenFile]:
     """Let Spark's tasks write a micro-batch below a location. Raises Spark's wrapper of TableStorageFailed."""
     there = batch.schema.names
     write = writing(storage, schema, there)

@@ -13,7 +13,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from duramen.base.errors import TableUnsupported
 from duramen.spark.pipelines.batches import NOTHING_YET, Change, HasColumns, Next, columns_of, require_owner
-from duramen.spark.pipelines.handover import Handing, written
+from duramen.spark.pipelines.handover import QueryHandover, written
 from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.iceberg.catalog import (
     IcebergEntry,
@@ -88,7 +88,7 @@ class IcebergSink:
         self.place = TableLocation(storage)
         self._storage = storage
         self._owner = owner
-        self._handing = Handing()
+        self._handing = QueryHandover()
         self._entry = IcebergEntry(storage, self.place)
 
     def columns(self, batch: HasColumns) -> pa.Schema:

@@ -11,7 +11,7 @@ them was decided by then, and is found open or ended in every other partition th
 
 from collections.abc import Mapping
 
-from duramen.base.cuts import Bonds, MarkedUpTo
+from duramen.base.cuts import MarkedUpTo, MarkerConstraints
 from duramen.client import TopicPartition
 from duramen.spark.read.plan import limited
 
@@ -29,7 +29,7 @@ def cut(
     nothing can be read yet. `begin` is used unchanged: markers before it do not count. An `end` before it stays.
     """
     seen = {at: min(offset, max(begin[at], marked[at].high_watermark)) for at, offset in end.items()}
-    bonds = Bonds(begin, marked)
+    bonds = MarkerConstraints(begin, marked)
     farthest = bonds.lower(seen)
     if most is None or all(farthest[at] <= begin[at] for at in farthest):
         return farthest

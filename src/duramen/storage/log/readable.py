@@ -17,8 +17,8 @@ from duramen.storage.segment.handles import Handles
 from duramen.storage.segment.reader import (
     Blocked,
     ReadEnd,
+    ReaderTrail,
     Slice,
-    Trail,
     Walk,
     Windows,
     find_end,
@@ -62,7 +62,7 @@ class ReadableLog:
         self.replicated: Replicated | None = None
         self.transactions = TransactionTable()
         self.damage: list[tuple[int, int]] = []  # offset ranges that recovery could not restore
-        self._hints: dict[int, tuple[Segment, int, Trail]] = {}
+        self._hints: dict[int, tuple[Segment, int, ReaderTrail]] = {}
         self._windows = Windows()
 
     @property
@@ -182,7 +182,7 @@ class ReadableLog:
         if isinstance(found, Blocked):
             return found
         hint = self._hints.get(offset)
-        return self._slice(*found, offset, limit_offset, max_bytes, Trail() if hint is None else hint[2])
+        return self._slice(*found, offset, limit_offset, max_bytes, ReaderTrail() if hint is None else hint[2])
 
     def _find(self, offset: int) -> tuple[Segment, int] | Blocked:
         segment, start, _ = self._hints.get(offset, (None, 0, None))
@@ -225,7 +225,7 @@ class ReadableLog:
         return segment.first_timestamp if known < 0 else known
 
     def _slice(
-        self, segment: Segment, start: int, offset: int, limit_offset: int, max_bytes: int, trail: Trail
+        self, segment: Segment, start: int, offset: int, limit_offset: int, max_bytes: int, trail: ReaderTrail
     ) -> Slice | Blocked | None:
         limit = self._limit(segment, limit_offset)
         if isinstance(limit, Blocked):
@@ -245,7 +245,7 @@ class ReadableLog:
         self._remember(end.next_offset, segment, stop, trail)
         return Slice(segment, file, start, stop, offset, end.next_offset, self.handles, trail)
 
-    def _remember(self, offset: int, segment: Segment, position: int, trail: Trail) -> None:
+    def _remember(self, offset: int, segment: Segment, position: int, trail: ReaderTrail) -> None:
         # A consumer's next fetch usually starts at the end of the last one: it needs no search.
         if len(self._hints) >= _HINTS:
             del self._hints[next(iter(self._hints))]
@@ -293,7 +293,7 @@ class ReadableLog:
             if isinstance(position, Blocked):
                 return position
             if position is not None:
-                return self._slice(segment, position, -1, limit_offset, 1, Trail())
+                return self._slice(segment, position, -1, limit_offset, 1, ReaderTrail())
         return None
 
     def _batch_from_time(

@@ -18,7 +18,7 @@ from duramen.base.ports import Clock, FileSystem, Lane, Worker
 from duramen.storage.log.floors import floors_of
 from duramen.storage.log.log import NEVER, Log
 from duramen.storage.maintenance.closed_segment import SegmentSource, Target
-from duramen.storage.maintenance.compaction_passes import Unhurried, rewrite, survey
+from duramen.storage.maintenance.compaction_passes import PausingTable, rewrite, survey
 from duramen.storage.maintenance.offset_map import SLOT_BYTES, OffsetMap
 from duramen.storage.maintenance.rests import Rests
 from duramen.storage.maintenance.scheduler import Upkeep
@@ -291,7 +291,7 @@ class Compactor:
             return
         table = yield from self._survey(log, found)
         facts = segment_facts(log)
-        cleaner = self._cleaner(log, ByKey(Unhurried(table, self._rests)), facts)
+        cleaner = self._cleaner(log, ByKey(PausingTable(table, self._rests)), facts)
         end = min(table.latest + 1, log.end_offset)
         log.cleaned_offset = max(log.cleaned_offset, end)  # before the first gap exists
         log.version += 1

@@ -13,7 +13,7 @@ from duramen.storage.maintenance.offset_map import OffsetMap
 from duramen.storage.maintenance.rests import Rests
 from duramen.storage.planning.compaction import Cleaner, FinishedTransactions
 
-__all__ = ["Unhurried", "rewrite", "survey"]
+__all__ = ["PausingTable", "rewrite", "survey"]
 
 _STEP_BYTES: Final = 128 * 1024
 
@@ -23,7 +23,7 @@ def _decoded(source: SegmentSource) -> Iterator[tuple[Header, bytes, bytes]]:
         yield head, whole, body(whole, head)
 
 
-class Unhurried:
+class PausingTable:
     """A table of keys that rests on each access."""
 
     def __init__(self, table: OffsetMap, rests: Rests) -> None:

@@ -30,8 +30,8 @@ from duramen.storage.segment.segment import Segment
 __all__ = [
     "Blocked",
     "ReadEnd",
+    "ReaderTrail",
     "Slice",
-    "Trail",
     "Walk",
     "Windows",
     "find_end",
@@ -193,7 +193,7 @@ def _walk_end(segment: Segment, walk: Walk, start: int, limit: int, target: int)
     return end
 
 
-class Trail:
+class ReaderTrail:
     """One reader's path through a log, from slice to slice: `cold` from its first wait for the disk.
 
     It stays cold until its data is only in memory. While there are writes, a cold reader does not probe the page cache:
@@ -237,7 +237,7 @@ class Slice:
         offset: int,
         next_offset: int,
         handles: Handles,
-        trail: Trail,
+        trail: ReaderTrail,
     ) -> None:
         self._segment = segment
         self._file = file

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duramen.broker.replicas.throttle.control import FIRST_RATE, LEAST_RATE, MOST_RATE, Yielding
+from duramen.broker.replicas.throttle.control import FIRST_RATE, LEAST_RATE, MOST_RATE, CatchUpRate
 
 _WINDOW_MS = 100
 _MIB = 1 << 20
@@ -19,7 +19,7 @@ class _Node:
     """
 
     def __init__(self, spare: float, *, per_window: int = 20) -> None:
-        self.yielding = Yielding(0)
+        self.yielding = CatchUpRate(0)
         self.now_ms = 0
         self.sent_bytes = 0
         self.usual_us = _USUAL_US
@@ -227,7 +227,7 @@ _EVENT = st.one_of(
 
 @given(st.lists(_EVENT, max_size=200))
 def test_whatever_happens_it_is_between_the_least_and_the_most(events: list[tuple[str, int]]) -> None:
-    yielding, now_ms = Yielding(0), 0
+    yielding, now_ms = CatchUpRate(0), 0
     for what, amount in events:
         if what == "wait":
             now_ms += amount
@@ -243,7 +243,7 @@ def test_whatever_happens_it_is_between_the_least_and_the_most(events: list[tupl
 @given(st.lists(st.integers(0, 1_000_000), max_size=300), st.integers(1, 1 << 40))
 def test_whatever_acknowledgements_take_all_is_sent_in_bounded_time(taken_us: list[int], left: int) -> None:
     """By the least rate and its doubling: a TiB within two hours and a half."""
-    yielding, now_ms = Yielding(0), 0
+    yielding, now_ms = CatchUpRate(0), 0
     for one_us in taken_us:
         yielding.took(one_us, now_ms, leads=True, paused=True)
     windows = 0

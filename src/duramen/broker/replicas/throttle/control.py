@@ -16,7 +16,7 @@ from typing import Final
 
 from duramen.broker.replicas.throttle.ack_latency import Acknowledgements
 
-__all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "Yielding"]
+__all__ = ["FIRST_RATE", "LEAST_RATE", "MOST_RATE", "CatchUpRate"]
 
 LEAST_RATE: Final = 4 << 20
 """The initial rate in bytes a second, whatever producers' latency is."""
@@ -51,7 +51,7 @@ _SILENT_WINDOWS: Final = 10
 """Consecutive windows without an acknowledgement that mean no writes; fewer may mean a stalled disk."""
 
 
-class Yielding:
+class CatchUpRate:
     """A rate in bytes a second. Times are those of a monotonic clock, in ms; events come in their order."""
 
     def __init__(self, now_ms: int) -> None:

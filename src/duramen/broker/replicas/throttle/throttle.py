@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.ports import Clock
-from duramen.broker.replicas.throttle.control import Yielding
+from duramen.broker.replicas.throttle.control import CatchUpRate
 
 __all__ = ["PAUSE_MS", "PERIOD_MS", "SETTLED_MS", "UNLIMITED", "CatchUpThrottle", "pause_left_ms", "settled"]
 
@@ -34,14 +34,14 @@ class _Turn(NamedTuple):
 class CatchUpThrottle:
     """A rate, in bytes a second, that the followers share in the order of their requests.
 
-    Producers hardly notice it (`Yielding`), and it is at most `most_rate`. While there are any, followers with a large
-    lag pause from time to time.
+    Producers hardly notice it (`CatchUpRate`), and it is at most `most_rate`. While there are any, followers with a
+    large lag pause from time to time.
     """
 
     def __init__(self, most_rate: int, clock: Clock, deadlines: Deadlines) -> None:
         self._most_rate = most_rate
         self._clock = clock
-        self._yielding = Yielding(clock.monotonic_ms())
+        self._yielding = CatchUpRate(clock.monotonic_ms())
         self._asked = 0
         self._pausing: deque[_Turn] = deque()
         self._others: deque[_Turn] = deque()

@@ -22,7 +22,7 @@ from duramen.rpc.caller import Caller
 from duramen.rpc.server import Done
 from duramen.transactions.values import PartitionName, ProducerIdentity
 
-__all__ = ["ClusterKit", "ClusterTransactions", "Decides", "JoinDone"]
+__all__ = ["ClusterDependencies", "ClusterTransactions", "Decides", "JoinDone"]
 
 JoinDone = Callable[[Collection[PartitionName], DuramenError | None], None]
 """Called with the partitions that joined the transaction just now."""
@@ -48,7 +48,7 @@ class Decides(Protocol):
         """`done` gets an error if they are not in the transaction."""
 
 
-class ClusterKit(NamedTuple):
+class ClusterDependencies(NamedTuple):
     """Dependencies."""
 
     caller: Caller
@@ -61,8 +61,8 @@ class ClusterTransactions:
     """The parts, assembled: `joining` serves client requests."""
 
     def __init__(
-        self, places: TransactionDependencies, known: KnownTransactions, store: TransactionStore, kit: ClusterKit,
-        decides: Decides,
+        self, places: TransactionDependencies, known: KnownTransactions, store: TransactionStore,
+        kit: ClusterDependencies, decides: Decides,
     ) -> None:  # fmt: skip
         self._streams = places.streams
         self._store = store
