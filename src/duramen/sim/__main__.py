@@ -28,7 +28,7 @@ def _seeds(text: str) -> range:
 @click.option("--trace", type=click.Path(), metavar="FILE", help="With --seed: write each event there; - for here.")
 @click.option("-j", "--jobs", type=click.IntRange(1), help="How many runs at once; as many as there are cores.")
 def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None, *, cluster: bool) -> None:
-    """Run the storage, the broker and its groups on a disk that lies, and check what they promise.
+    """Run the storage, the broker and its groups on a faulty disk, and check their promises.
 
     With --cluster: nodes, their disks and the network between them.
     """
@@ -39,7 +39,7 @@ def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None, *, c
 
 
 class _Told(NamedTuple):
-    """What is said of one run: that it kept every promise, or what went wrong."""
+    """The result of one run: it kept every promise, or the broken one."""
 
     well: bool
     text: str

@@ -39,11 +39,11 @@ _LIMITS = StoreLimits(
     wal_file_bytes=1 << 20, wal_max_bytes=8 << 20, pending_bytes=4 << 20, copy_bytes=1 << 20, copy_interval_ms=1000
 )
 _OPEN_SEGMENTS = 64
-_VIEW_LIMITS = ViewLimits(pause_ms=0)  # what is settled is applied
+_VIEW_LIMITS = ViewLimits(pause_ms=0)  # decided commands are applied
 
 
 class CallbackResult(Generic[T]):
-    """What a callback was called with; calling it twice is an error that fails the test."""
+    """The arguments of a callback; a second call is an error that fails the test."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -102,7 +102,7 @@ class ManualBroker:
         self.start()
 
     def start(self) -> None:
-        """Open the directory as a node does, and take in what is there."""
+        """Open the directory as a node does, and load its content."""
         self.worker = ManualWorker()
         self.deadlines = Deadlines()
         self.metrics = Metrics()
@@ -144,7 +144,7 @@ class ManualBroker:
         self.start()
 
     def crash(self, seed: int | None = None) -> None:
-        """Cut the power and start again: of what was not synced nothing is left, or what `seed` draws."""
+        """Cut the power and start again: unsynced bytes are lost, or survive as `seed` draws."""
         self.files.crash(None if seed is None else random.Random(seed))
         self.rows.crash(random.Random(seed))
         self.start()
@@ -152,11 +152,11 @@ class ManualBroker:
     # -- time ---------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Run every job and what follows from it until nothing is left to run."""
+        """Run every job and its consequences until no job is left."""
         self.worker.settle()
 
     def advance(self, duration_ms: int) -> None:
-        """Let time go by, doing at its time what falls due, and settle each time."""
+        """Let time pass, run everything that is due at its time, and settle each time."""
         until_ms = self.clock.monotonic_ms() + duration_ms
         self.settle()
         while (next_ms := self.broker.next_deadline_ms()) is not None and next_ms <= until_ms:
@@ -197,7 +197,7 @@ class ManualBroker:
         self, *wanted: tuple[str, int, int], min_bytes: int = 1, max_bytes: int = 1 << 20, max_wait_ms: int = 0,
         partition_bytes: int = 1 << 20,
     ) -> tuple[CallbackResult[list[FetchResult]], Fetcher]:  # fmt: skip
-        """Fetch from (stream, partition, offset); what comes, when it comes, and the fetch itself."""
+        """Fetch from (stream, partition, offset); the response, its time, and the fetch itself."""
         answer: CallbackResult[list[FetchResult]] = CallbackResult()
         sources = [
             PartitionFetch(self.broker.streams.get(name).partition(index), offset, partition_bytes)

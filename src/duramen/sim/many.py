@@ -17,7 +17,7 @@ _THRESHOLDS: Final = (100_000, 50, 50)
 
 @contextmanager
 def outcomes(run: Callable[[int], T], seeds: Iterable[int], processes: int, share: int) -> Iterator[Iterator[T]]:
-    """What `run` makes of each seed, in their order; a process is handed `share` of them at once."""
+    """The results of `run` for each seed, in their order; a process gets `share` of them at once."""
     if processes == 1:
         yield map(run, seeds)
         return
@@ -31,7 +31,7 @@ def _collect_less() -> None:
 
 
 def shown(found: Iterable[T], out: TextIO, words: Callable[[], str]) -> Iterator[T]:
-    """Each of them; behind it, on a terminal, `words` say how far that is, until nobody wants more."""
+    """Each of them; on a terminal, `words` show the progress after each, as long as results are taken."""
     shown_s = 0.0
     try:
         for one in found:

@@ -29,7 +29,7 @@ _SHARE: Final = 8  # runs that a process is handed at once
 
 
 class NodeTotals:
-    """What the runs so far came to."""
+    """The totals of the runs so far."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -44,14 +44,14 @@ class NodeTotals:
 
 
 class NodeRuns(NamedTuple):
-    """What came of many runs: the first that broke a promise, and what they came to."""
+    """The result of many runs: the first that broke a promise, and the totals."""
 
     broken: RunOutcome | None
     totals: NodeTotals
 
     @property
     def well(self) -> bool:
-        """Whether every promise was kept, and what had to come has come."""
+        """Whether every promise was kept, and every possible fault occurred."""
         return self.broken is None and (self.totals.runs < ENOUGH or not what_never_came(self.totals.counts))
 
 
@@ -61,9 +61,9 @@ def run_one(seed: int, write: Callable[[str], object] | None = None) -> RunOutco
 
 
 def run_all(seeds: range, processes: int, out: TextIO | None = None) -> NodeRuns:
-    """Run every seed or up to the first that breaks a promise, show how far it is, and say what came of it.
+    """Run every seed or up to the first that breaks a promise; shows the progress, then prints the result.
 
-    From `ENOUGH` runs on, a fault that never came where it can is told as loudly as a broken promise.
+    From `ENOUGH` runs on, a possible fault that never occurred fails like a broken promise.
     """
     out = sys.stdout if out is None else out
     totals, began_s = NodeTotals(), time.monotonic()
@@ -114,7 +114,7 @@ def fault_table(counts: Counter[tuple[str, str]]) -> str:
 
 
 def explain(outcome: RunOutcome) -> str:
-    """What went wrong in a run, and how to see it again."""
+    """The broken promise of a run, and the command that repeats it."""
     return "\n".join(
         [
             f"seed {outcome.seed} broke a promise: {outcome.broken}",

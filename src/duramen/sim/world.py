@@ -64,7 +64,7 @@ _PATIENCE_MS: Final = 600_000
 
 
 class RunOutcome(NamedTuple):
-    """What came of a run: `broken` is empty where every promise was kept."""
+    """The outcome of a run: `broken` is empty if every promise was kept."""
 
     seed: int
     broken: str
@@ -128,7 +128,7 @@ class NodeWorld:
     # -- a process ----------------------------------------------------------------------------------
 
     def _process(self) -> None:
-        """From one start to its end, whatever that is."""
+        """From one start to its end, of whatever kind."""
         self.worker = SeededWorker(self.clock, self._schedule, self._unexpected, self._began)
         self.faults.arm(self.worker)
         lost = self.faults.without_indexes
@@ -166,7 +166,7 @@ class NodeWorld:
         if broker is not None:
             self.checker.ended(broker, self.disk.exists)
             end = end or self._chance.choice(self.profile.ends or ("kill",))
-        lost = self.faults.failed_syncs > 0  # what a failed sync was to write may be gone without a loss of power
+        lost = self.faults.failed_syncs > 0  # pages of a failed sync may be gone without a power loss
         if end is None:
             self.disk.end_process()
             self._end = self._worse("stop" if self._stopped else "power loss" if lost else "kill")
@@ -187,7 +187,7 @@ class NodeWorld:
                 self.checker.believing()
 
     def _decay_at_rest(self, broker: Broker) -> None:
-        """No process runs: perhaps a file of what this one has left is damaged."""
+        """No process runs: perhaps a file is damaged before the next one."""
         if self.faults.decays:
             logs = self.checker.at_rest(broker)
             # After a loss of power the header of an index, which says whose log it is, may be gone too.
@@ -204,7 +204,7 @@ class NodeWorld:
                 self.faults.decayed(damaged, VIEW)
 
     def _decay_at_work(self, broker: Broker, stage: str, damage: str) -> bool:
-        """Damage something in the middle of a stage, that or of that kind where it is said; False where nothing was."""
+        """Damage something in the middle of a stage, of a given kind if there is one; False if nothing was damaged."""
         if stage == VIEW:
             damaged = self._view_damage.at_work(damage)
             self._decayed(damaged, {}, stage)
@@ -229,7 +229,7 @@ class NodeWorld:
                     history.damage(base_offset, next_offset)
 
     def _worse(self, end: End) -> End:
-        """What the checker has to believe that happened since a node was up the last time."""
+        """The events since a node was last up, which the checker has to assume."""
         return max((self._end, end), key=("stop", "kill", "power loss").index)
 
     def _last_process(self) -> None:

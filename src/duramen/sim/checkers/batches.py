@@ -47,7 +47,7 @@ class BatchProducer:
         self.unanswered: list[SentRecords] = []  # in the order of their sequences
         self.answered: list[SentRecords] = []  # the last of them
         self.sure = True  # whether a sequence out of order would be the broker's mistake
-        self.refused = False  # whether some of what is not answered was refused, and is to be sent again
+        self.refused = False  # whether batches without a response include a refused one, which is to be sent again
 
     def sent(self, batch: SentRecords) -> None:
         """The next batch is sent."""
@@ -66,5 +66,5 @@ class BatchProducer:
         return self.refused and batch in self.unanswered[1:]
 
     def repeatable(self) -> list[SentRecords]:
-        """What the broker has to know if it is sent again."""
+        """The state that the broker needs to recognise a repetition."""
         return sorted(self.answered + self.unanswered, key=lambda batch: batch.sequence)[-REMEMBERED:]

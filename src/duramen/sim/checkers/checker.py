@@ -17,7 +17,7 @@ __all__ = ["Checker", "CommittedModel", "StreamModel", "facts"]
 
 
 def facts(log: Log) -> HistoryFacts:
-    """What a log says of itself now."""
+    """The present state of a log."""
     return HistoryFacts(log.start_offset, log.high_watermark, log.durability)
 
 
@@ -34,12 +34,12 @@ class StreamModel:
 
 
 class CommittedModel:
-    """The offset of one group, partition and stream: what was acknowledged last, and what was asked since."""
+    """The offset of one group, partition and stream: the last acknowledged one, and the later requests."""
 
     def __init__(self, ever: set[int], *, unsure: bool) -> None:
-        """`ever` are offsets that were committed there in any life, and stay known to whoever keeps the set."""
+        """`ever` are offsets that were committed there in any life; the owner of the set keeps them."""
         self.ever = ever
-        self.unsure = unsure  # whether what was stored last may be lost to damage, and an older one is there
+        self.unsure = unsure  # whether the last stored offset may be lost to damage, and an older one is there
         self.known: set[int | None] = {None}  # any of these may be stored
         self.asked: list[int] = []  # commits that were not answered, in their order
         self.asks = 0  # how many there were
@@ -78,7 +78,7 @@ class CommittedModel:
         self.known.add(offset)
 
     def restarted(self) -> None:
-        """Nobody will answer what was asked."""
+        """The pending requests get no response."""
         self.known.update(self.asked)
         self.asked.clear()
 
@@ -94,7 +94,7 @@ class Checker:
         self.deleted: set[UUID] = set()
         self.deleting: dict[LogKey, str] = {}  # logs of streams that are to be deleted, and their directories
         self._buried: set[LogKey] = set()  # those of which the directory is gone: their deletion was durable before
-        self.producers_lost = False  # until they are told
+        self.producers_lost = False  # until the response
         self.producer_ids: set[int] = set()
         self.epoch = -1
         self.boot = 0
@@ -102,7 +102,7 @@ class Checker:
         """Streams that other checkers know."""
 
     def started(self, broker: Broker, end: End, found: Mapping[LogKey, HistoryFacts]) -> None:
-        """A node has started on what an end like that has left; `found` are its logs. Raises BrokenPromise."""
+        """A node has started after such an end; `found` are its logs. Raises BrokenPromise."""
         epoch = broker.store.node_epoch
         if epoch <= self.epoch:
             raise BrokenPromise(f"the node's epoch was {self.epoch}; it is {epoch} after a restart")
@@ -165,7 +165,7 @@ class Checker:
             raise BrokenPromise(f"group {key.group} has the offset {found} of {key.topic}; it was one of {model.known}")
 
     def commits(self, key: OffsetKey) -> CommittedModel:
-        """What is known of the offset of a group."""
+        """The known offset of a group."""
         if key not in self.committed:
             ever = self._ever.setdefault(key, set())
             self.committed[key] = CommittedModel(ever, unsure=self._offsets_damaged)
@@ -188,13 +188,13 @@ class Checker:
             model.unsure = True
 
     def check_committed(self, key: OffsetKey, offset: int | None) -> None:
-        """What a group reads of its own offset. Raises BrokenPromise."""
+        """A group reads its own offset. Raises BrokenPromise."""
         model = self.committed.get(key)
         if model is not None and not model.asked:
             self._check_known(key, model, offset)
 
     def history(self, stream: Stream, partition: int) -> LogHistory:
-        """What is known of a partition of a stream that is there."""
+        """The known state of a partition of an existing stream."""
         return self.streams[stream.name].histories[partition]
 
     def _logs(self, broker: Broker) -> Iterator[tuple[LogHistory, Log]]:
@@ -205,7 +205,7 @@ class Checker:
                     yield history, stream.partitions[history.partition].log
 
     def exposed(self, broker: Broker) -> dict[int, LogHistory]:
-        """The logs in which it is known what damage to the write-ahead log does, by their ids."""
+        """The logs, by their ids, for which the effect of damage to the write-ahead log is known."""
         return {
             log.id: history
             for history, log in self._logs(broker)
@@ -215,10 +215,10 @@ class Checker:
         }
 
     def at_rest(self, broker: Broker) -> dict[Log, LogHistory]:
-        """The logs in whose segments damage is known by its batches: what they had synced stays where it is.
+        """The logs for which damage in segments is known by its batches: their synced records stay in place.
 
-        Not those that were cut since the start: a loss of power has the cut made again, and damage up to its end cannot
-        be told from what the first one has left.
+        Not those that were truncated since the start: a power loss repeats the truncation, and damage up to its end
+        cannot be distinguished from leftovers of the first one.
         """
         return {
             log: history
@@ -229,16 +229,16 @@ class Checker:
         }
 
     def believing(self) -> None:
-        """The next start believes what lies in directories: a deleted one that a loss of power has brought back, too.
+        """The next start trusts directories: also a deleted one that a power loss has restored.
 
         The broker deletes it again.
         """
         self._buried.clear()
 
     def unchecked(self) -> None:
-        """No checkpoint is left: where logs start, and which epochs left no batch, nothing says any more.
+        """No checkpoint is left: the starts of logs, and epochs without a batch, are unknown from here on.
 
-        Nor what producers have written that was let go since.
+        So are the records of producers that were deleted since.
         """
         self.epoch = -1
         self.producers_lost = True
@@ -249,7 +249,7 @@ class Checker:
 
     @property
     def checkable(self) -> bool:
-        """Whether the segments alone say what every log is: none was ever cut."""
+        """Whether the segments alone determine every log: none was ever truncated."""
         return not any(history.ever_cut for model in self.streams.values() for history in model.histories)
 
     def stopped(self, broker: Broker) -> None:

@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 
 
 class CompactedHistory(LogHistory):
-    """No two records that are sent to it have the same name: each is known by it in whatever batch it is read."""
+    """No two records sent to it have the same name: each is identified by it in whatever batch it is read."""
 
     def __init__(self, name: str, partition: int, boot: int) -> None:
         super().__init__(name, partition, boot)
@@ -29,7 +29,7 @@ class CompactedHistory(LogHistory):
         self._by_key: dict[bytes, list[_Known]] = {}
         self._expired: Callable[[int], bool] = lambda _: False
         self._expiries: dict[bytes, int] = {}  # the newest tombstone of a key that was missing because it had expired
-        self._deleted: dict[bytes, int] = {}  # the same, of what was missing before this process began
+        self._deleted: dict[bytes, int] = {}  # the same, of records that were missing before this process began
         self._missed: set[bytes] = set()  # keys whose tombstone was missing since
 
     def tombstones_expire(self, expired: Callable[[int], bool]) -> None:

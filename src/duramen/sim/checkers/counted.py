@@ -15,7 +15,7 @@ _COMMITS: Final = b"\0\0\0\1"
 
 
 class CountedOffsets:
-    """What one reader knows that goes through a log from its beginning, batch by batch, up to `reached`."""
+    """The state of one reader that reads a log from its beginning, batch by batch, up to `reached`."""
 
     def __init__(self) -> None:
         self.reached = 0
@@ -23,7 +23,7 @@ class CountedOffsets:
         self._holes: list[tuple[int, int]] = []
 
     def see(self, data: bytes) -> None:
-        """What was read from `reached` on, or from where the log begins."""
+        """Batches read from `reached` on, or from the start of the log."""
         for position, head in batches(data):
             if head.next_offset <= self.reached:
                 continue

@@ -1,4 +1,4 @@
-"""What has to be in a dead-letter queue: each entry that went from its queue after so many deliveries, and no other."""
+"""The expected dead-letter queue: each entry that left its queue after too many deliveries, and no other."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ __all__ = ["DeadLetters"]
 
 
 class DeadLetters:
-    """Entries of all queues that may be dead, by what each keeps however often it is edited."""
+    """Entries of all queues that may be dead, by the parts that no edit changes."""
 
     def __init__(self, deliveries: int) -> None:
         """An entry is dead after so many `deliveries`; 0: never."""
@@ -26,7 +26,7 @@ class DeadLetters:
         return entry in self._since_ms
 
     def owe(self, entry: bytes) -> None:
-        """An entry is gone from its queue, and nobody has taken it from there."""
+        """An entry is gone from its queue without an acknowledgement."""
         self._owed.add(entry)
 
     @property
@@ -35,7 +35,7 @@ class DeadLetters:
         return frozenset(self._owed)
 
     def check(self, found: Sequence[bytes], owed: frozenset[bytes], now_ms: int) -> None:
-        """What is in it by a read that began when it had what it `owed`. Raises BrokenPromise."""
+        """The content of a read that began when it had what it `owed`. Raises BrokenPromise."""
         lost = owed.difference(found)
         if lost:
             raise BrokenPromise(f"{sorted(lost)} are dead, and are not in the dead-letter queue")

@@ -1,4 +1,4 @@
-"""Invariants of one log under all faults: a model that is told every request, response and read.
+"""Invariants of one log under all faults: a model that gets every request, response and read.
 
 Offsets below `must_outlive` survive an end of the process of that kind. A batch that was acknowledged or read keeps its
 offset for good; one that a crash removed, that was refused or truncated never appears (again).
@@ -63,7 +63,7 @@ class SentRecords:
 
 
 class HistoryFacts(NamedTuple):
-    """What a log says of itself."""
+    """The state of a log by its own report."""
 
     start_offset: int
     high_watermark: int
@@ -91,7 +91,7 @@ class LogHistory:
         self.reading = 0  # reads under way
         self.transactional = False  # whether transactions were ever written to it
         self.decided_offset = 0  # everything before it was decided, for good
-        self._stable_offset = 0  # the last stable offset that this process has told
+        self._stable_offset = 0  # the last stable offset that this process has shown
         self._markers: dict[int, tuple[int, bytes | None]] = {}
         self.spoiled = False  # a cut failed half way: nothing is known any more
         self.damaged: list[tuple[int, int]] = []  # ranges of offsets that the disk has damaged, and may be lost
@@ -162,7 +162,7 @@ class LogHistory:
     # -- reads --------------------------------------------------------------------------------------
 
     def read(self, offset: int, data: bytes) -> int:
-        """A reader who asked for `offset` got these bytes; returns the offset after them."""
+        """A reader at `offset` got these bytes; returns the offset after them."""
         expected, epoch = -1, -1
         end = 0
         if self.spoiled:
@@ -186,7 +186,7 @@ class LogHistory:
         return expected
 
     def read_committed(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
-        """A reader of what is committed got these bytes, which `read` has seen, and was told what was aborted."""
+        """A read_committed reader got these bytes, which `read` has seen, with these aborted transactions."""
         for batch, committed in decided(data, aborted):
             sent = self._by_body.get(batch[IDENTITY_START:])
             if sent is not None and sent.transaction is not None and not (self.damaged or self.spoiled):
@@ -223,7 +223,7 @@ class LogHistory:
             raise self._broken(f"offset {end} follows {first - 1}")
 
     def _see_marker(self, head: Header, batch: bytes) -> None:
-        # In a stream made anew it may end a transaction of the one before it: partitions are known by their names.
+        # In a recreated stream it may end a transaction of the one before it: partitions are known by their names.
         marker = head.producer_id, next(records(batch)).key
         if self._markers.setdefault(head.base_offset, marker) != marker or head.base_offset in self._at:
             raise self._broken(f"something else was at offset {head.base_offset}, where a marker is now")
@@ -255,7 +255,7 @@ class LogHistory:
             self.start_bound = facts.start_offset
 
     def started(self, boot: int, end: End, facts: HistoryFacts) -> None:
-        """A process began on what that end of the one before has left."""
+        """A process began after that end of the one before."""
         if self.spoiled:
             return
         bound, high_watermark = self.must_outlive[end], facts.high_watermark
@@ -283,9 +283,9 @@ class LogHistory:
         self.cut_to, self.cutting, self.reading, self.was_cut = None, False, 0, False
 
     def _perhaps_cut(self, cut_to: int, bound: int, high_watermark: int) -> int | None:
-        """A cut was not answered: it was made or not, and what waited for it was appended behind it or not.
+        """A truncation without a response: it happened or not, and the appends that waited for it followed it or not.
 
-        What has outlived it in any case; None where nothing says which it was.
+        Returns the records that survived in any case; None if that is unknown.
         """
         if high_watermark >= bound and high_watermark != cut_to:
             return None
@@ -295,7 +295,7 @@ class LogHistory:
         return min(bound, cut_to)
 
     def _forget_from(self, offset: int, boot: int = -1) -> None:
-        """What was at or after `offset` is gone; only what is under way to the process `boot` may still come."""
+        """Records at or after `offset` are gone; only appends under way to the process `boot` may still arrive."""
         self._markers = {at: body for at, body in self._markers.items() if at < offset}
         for base_offset in [at for at in self._at if at >= offset]:
             sent = self._at.pop(base_offset)
@@ -303,9 +303,9 @@ class LogHistory:
             sent.fate, sent.base_offset, sent.epoch = "open" if comes else "gone", None, -1
 
     def _forget_let_go(self, durable: int, facts: HistoryFacts) -> None:
-        """What was let go, and was perhaps only in the system's memory: a repetition may find it, or be stored.
+        """Deleted batches that were perhaps only in the system's memory: a repetition may find them, or be stored.
 
-        A batch that the log's start lies within is there still.
+        A batch around the log's start is still there.
         """
         for base_offset in [at for at in self._at if durable <= at < facts.start_offset]:
             if facts.start_offset < self._at[base_offset].next_offset <= facts.high_watermark:
@@ -340,7 +340,7 @@ class LogHistory:
         self._cut_asked = end_offset
 
     def cut(self, facts: HistoryFacts) -> None:
-        """It was cut; where all up to its end had been let go before its turn came, nobody knows of a batch there."""
+        """It was truncated; if everything up to its end had been deleted before, no batch is known there."""
         bare = facts.start_offset == facts.high_watermark == self._cut_asked
         if facts.high_watermark != self.cut_to and not (bare and self.lets_go):
             raise self._broken(f"it was cut to {self.cut_to} and ends at {facts.high_watermark}")

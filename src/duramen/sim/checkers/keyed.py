@@ -16,7 +16,7 @@ __all__ = ["KeyedHistory", "ShownRecord"]
 
 
 class ShownRecord(NamedTuple):
-    """What a reader was shown of a key."""
+    """A key as a reader saw it."""
 
     offset: int
     tombstone: bool
@@ -68,7 +68,7 @@ class KeyedHistory(CompactedHistory):
             )
 
     def check_snapshot(self, at: int, shown: Mapping[bytes, ShownRecord], *, changes: bool) -> None:
-        """What a reader was shown of the snapshot at `at`, or of the changes up to it. Raises BrokenPromise."""
+        """A reader's records of the snapshot at `at`, or of the changes up to it. Raises BrokenPromise."""
         if self.damaged or self.spoiled:
             return
         for key, one in shown.items():
@@ -113,11 +113,11 @@ class KeyedHistory(CompactedHistory):
         return found
 
     def _unsure(self, key: bytes) -> bool:
-        """Whether nobody has seen where a record of the key counts."""
+        """Whether the offset at which a record of the key counts is unknown."""
         return any(self.counted.of(known.sent) == UNSURE for known in self._by_key.get(key, ()))
 
     def _may_be_deleted(self, key: bytes, newest: DecodedRecord) -> bool:
-        """Whether a tombstone, the newest itself or one that nobody has seen, may be gone and have taken it along."""
+        """Whether a tombstone, the newest itself or an unseen one, may be gone and have removed it."""
         if newest.value is None and self._expired(newest.timestamp):
             return True
         return any(

@@ -12,25 +12,25 @@ __all__ = ["GroupModel"]
 
 
 class GroupModel:
-    """One group, over all processes of a run. Raises BrokenPromise where something is told that cannot be."""
+    """One group, over all processes of a run. Raises BrokenPromise on an impossible response."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self.told = 0  # the newest generation that this process has told anybody of
-        self.assigned = 0  # the newest generation of which an assignment was told
-        self.lost = False  # whether damage has taken something of what it has stored
+        self.told = 0  # the newest generation in a response of this process
+        self.assigned = 0  # the newest generation with an assignment in a response
+        self.lost = False  # whether damage has removed a part of its records
         self._leaders: dict[int, str] = {}
         self._given: dict[int, list[Mapping[str, bytes]]] = {}
         self._owners: dict[tuple[int, str], str] = {}
         self._disturbed = 0  # the newest generation in which something happened that makes the group rebalance
         self._members: dict[int, frozenset[str]] = {}
-        self._unsynced: dict[int, set[str]] = {}  # members of a generation that do not know what they own in it
+        self._unsynced: dict[int, set[str]] = {}  # members of a generation that do not know their partitions in it
 
     def _broken(self, words: str) -> BrokenPromise:
         return BrokenPromise(f"group {self.id}: {words}")
 
     def restarted(self, *, lost: bool) -> None:
-        """A process begins: what was not assigned may never have been. `lost` where the disk has damaged its log."""
+        """A process begins: a generation without an assignment may never have existed. `lost` if its log is damaged."""
         self.lost = self.lost or lost
         self.told = self.assigned
         self._leaders = {at: leader for at, leader in self._leaders.items() if at <= self.assigned}
@@ -40,11 +40,11 @@ class GroupModel:
         self._disturbed = self.told
 
     def is_settled(self, generation: int) -> bool:
-        """Whether all members of a generation know what they own in it, and nothing has happened to it since."""
+        """Whether all members of a generation know their partitions in it, and it has not changed since."""
         return not self.lost and self._disturbed < generation and self._unsynced.get(generation) == set()
 
     def joined(self, generation: int, leader_id: str) -> None:
-        """A member was told that its generation is this one, led by that member."""
+        """A member's response has this generation, led by that member."""
         if self.lost:
             return
         if generation < self.told:
@@ -54,7 +54,7 @@ class GroupModel:
         self.told = generation
 
     def led(self, generation: int, member_ids: Iterable[str]) -> None:
-        """The leader of a generation was told who is in it."""
+        """The leader of a generation got its members."""
         members = frozenset(member_ids)
         if self._members.get(generation) != members:  # others where one of that number was lost with a process
             self._members[generation] = members
@@ -65,7 +65,7 @@ class GroupModel:
         self._given.setdefault(generation, []).append(assignments)
 
     def synced(self, generation: int, member_id: str, assignment: bytes, partitions: Iterable[str]) -> None:
-        """A member was told its assignment, which has these partitions."""
+        """A member got its assignment, which has these partitions."""
         if self.lost:
             return
         if not any(given.get(member_id, b"") == assignment for given in self._given.get(generation, ())):
@@ -79,6 +79,6 @@ class GroupModel:
         self._unsynced.get(generation, set()).discard(member_id)
 
     def accepted(self, what: str, generation: int, told: int) -> None:
-        """A request of a member of that generation was taken, sent when `told` was the newest one."""
+        """A request of a member of that generation was accepted, sent when `told` was the newest one."""
         if not self.lost and generation < told:
             raise self._broken(f"{what} of generation {generation} is taken in generation {told}")

@@ -19,13 +19,13 @@ from duramen.sim.machine.trace import BrokenPromise
 __all__ = ["Fate", "ModelEntries", "ModelEntry", "ModelTimes", "QueueModel", "Seen", "Unsure", "identity"]
 
 _SLACK_MS: Final = 1_000
-"""So long after its time an entry has to be leased to whoever wants it."""
+"""The delay after its time within which an entry can be leased."""
 _PATIENCE_MS: Final = 30_000
 """So long a request may take until it is decided."""
 
 
 class ModelEntry(NamedTuple):
-    """An entry as it is. Its value begins with what no other entry's value does, up to a colon."""
+    """The state of an entry. Its value has a unique beginning, up to a colon."""
 
     at: Position
     version: int
@@ -34,16 +34,16 @@ class ModelEntry(NamedTuple):
 
 ModelEntries = tuple[ModelEntry, ...]
 After = Callable[[ModelEntries, Position], ModelEntries]
-"""What an operation makes of the entries, by the position of its first record."""
+"""The effect of an operation on the entries, by the position of its first record."""
 
 
 def identity(value: bytes) -> bytes:
-    """What an entry keeps however often it is edited."""
+    """The parts of an entry that no edit changes."""
     return value.partition(b":")[0]
 
 
 class ModelTimes(NamedTuple):
-    """When an entry was asked for and was there, 0: nobody knows; how long it is hidden, and lasts, 0: for ever."""
+    """When an entry was requested and existed, 0: unknown; how long it is hidden, and lasts, 0: for ever."""
 
     asked_ms: int
     there_ms: int = 0
@@ -93,10 +93,10 @@ class Fate:
 
 
 class Unsure(NamedTuple):
-    """An operation with no answer, what it would make of the entries, and what else follows where it was done.
+    """An operation without a response, its effect on the entries, and the consequences if it took effect.
 
-    What follows gets the entries then, None where nobody can know any more whether it was done. The operation was asked
-    for last in the process `boot`: before the next one what is not there may still come.
+    `done` gets the entries then, None if that can no longer be known. The operation was last sent in the process
+    `boot`: before the next one a missing effect may still come.
     """
 
     what: str
@@ -117,7 +117,7 @@ class QueueModel:
     """A queue. One operation at a time is under way on it."""
 
     def __init__(self, name: bytes, kept: Retention, dead: DeadLetters) -> None:
-        """`kept` is what is kept of it at most; `dead` has the entries that were delivered too often."""
+        """`kept` is the retention limit; `dead` has the entries that were delivered too often."""
         self.name = name
         self.entries: ModelEntries = ()
         self.unsure: Unsure | None = None
@@ -131,10 +131,10 @@ class QueueModel:
         self._where: dict[bytes, Position] = {}
         self._times: dict[bytes, ModelTimes] = {}
         self._kept = kept
-        self._over: set[bytes] = set()  # what was more than what is kept
+        self._over: set[bytes] = set()  # entries beyond the retention limit
         self._dead = dead
         self._delivered: dict[Position, int] = {}  # how often at most
-        self._counted: dict[Position, int] = {}  # what every later delivery has to count more than
+        self._counted: dict[Position, int] = {}  # the minimum that every later delivery has to count
 
     def __str__(self) -> str:
         return self.name.decode()
@@ -144,7 +144,7 @@ class QueueModel:
         self._times.update({identity(value): times for value in values})
 
     def ask(self, unsure: Unsure) -> None:
-        """An operation is asked for: until it is answered nobody knows whether it was done."""
+        """An operation is sent: until its response its effect is unknown."""
         self.unsure = unsure
         self._note_over(unsure.after(self.entries, Position(0, 0)))
 
@@ -165,7 +165,7 @@ class QueueModel:
             del self.held[position]
 
     def _note_over(self, entries: ModelEntries) -> None:
-        """The oldest ones that are more than what is kept may be gone from here on."""
+        """The oldest entries beyond the retention limit may be gone from here on."""
         count, size = 0, 0
         for one in reversed(entries):
             count, size = count + 1, size + _size(one)
@@ -173,16 +173,16 @@ class QueueModel:
                 self._over.add(identity(one.value))
 
     def take_back(self, start: Position, end: int) -> None:
-        """What lay from a position up to the replace record at an offset was taken back."""
+        """Entries from a position up to the replace record at an offset were taken back."""
         if self.taken is not None:
             self.taken.append((start.offset, end))
 
     def drop(self, *, known: bool) -> None:
-        """It is gone with its name and what it knew of its history; `known`: whether that is so can be known."""
+        """It is gone with its name and its history; `known`: whether that can be known."""
         self.taken, self.listed = ([], False) if known else (None, None)
 
     def is_rewritten(self, offset: int) -> bool:
-        """Whether who goes on at this offset has read what was taken back."""
+        """Whether a reader that continues at this offset has read entries that were taken back."""
         return any(start < offset <= end for start, end in self.taken or ())
 
     def is_taken_back(self, offset: int) -> bool:
@@ -198,7 +198,7 @@ class QueueModel:
         return outdated or known in self._over or self._dead.may_have(known) or times.may_have_expired(now_ms)
 
     def lasting(self, now_ms: int) -> Sequence[ModelEntry]:
-        """Entries that are there unless somebody takes them."""
+        """Entries that stay until they are deleted."""
         return [one for one in self.entries if not self.may_go(one, now_ms)]
 
     def explains(self, positions: Iterable[Position], now_ms: int) -> bool:
@@ -217,7 +217,7 @@ class QueueModel:
             self.unsure = self.unsure._replace(boot=boot)
 
     def check(self, found: Sequence[ModelEntry], seen: Seen, boot: int) -> None:
-        """What is in it by a read in this process while nothing is under way. Raises BrokenPromise."""
+        """The content of a read in this process while nothing is under way. Raises BrokenPromise."""
         there, unsure = tuple(found), self.unsure
         missing = self._missing(self.entries, there, seen, exact=True)
         if unsure is None:
@@ -239,7 +239,7 @@ class QueueModel:
             self._resolve(unsure, self.entries, there, missing_after, seen, done=None)
 
     def check_part(self, found: Sequence[ModelEntry], start: int, seen: Seen) -> None:
-        """What is in it from an offset on. Raises BrokenPromise."""
+        """The content from an offset on. Raises BrokenPromise."""
         expected = tuple(one for one in self.entries if one.at.offset >= start)
         if self._missing(expected, tuple(found), seen, exact=True) is None:
             raise BrokenPromise(f"{self} has {_shown(tuple(found))} from {start} on, and {_shown(expected)} is there")
@@ -254,9 +254,9 @@ class QueueModel:
     def _missing(
         self, wanted: ModelEntries, there: ModelEntries, seen: Seen, *, exact: bool
     ) -> Sequence[ModelEntry] | None:
-        """Those that are wanted and not there; None where these cannot be what is left of them.
+        """The wanted entries that are missing; None if the given ones cannot be the remaining ones.
 
-        Unless `exact` nobody has said where new ones are, and in which version.
+        Unless `exact`, the positions of new ones, and their versions, are unknown.
         """
         missing, at = list[ModelEntry](), 0
         for one in wanted:
@@ -281,7 +281,7 @@ class QueueModel:
         return not times.expired(seen.began_ms) and (seen.delayed or times.may_be_shown(seen.ended_ms))
 
     def _is_trimmed(self, there: ModelEntries, seen: Seen) -> bool:
-        """Whether there is no more than what is kept."""
+        """Whether it is within the retention limit."""
         kept = self._kept
         if 0 <= kept.entries < len(there) or 0 <= kept.bytes < sum(map(_size, there)):
             return False
@@ -294,7 +294,7 @@ class QueueModel:
         return positions == sorted(positions) and all(at.offset > last for at in positions if at not in known)
 
     def _conclude(self, wanted: ModelEntries, there: ModelEntries, missing: Sequence[ModelEntry], seen: Seen) -> None:
-        """Of those that were not found, what is only hidden stays; the others are gone for ever."""
+        """Of the missing entries, hidden ones stay; the others are gone for ever."""
         hidden = [one for one in missing if not seen.delayed and not self._times_of(one).is_shown(seen.began_ms)]
         for one in missing:
             known, times = identity(one.value), self._times_of(one)
@@ -307,7 +307,7 @@ class QueueModel:
         self, unsure: Unsure, wanted: ModelEntries, there: ModelEntries, missing: Sequence[ModelEntry], seen: Seen,
         *, done: bool | None,
     ) -> None:  # fmt: skip
-        """It is known what became of an operation; with None it makes no difference any more."""
+        """The outcome of an operation is known; with None it does not matter any more."""
         known = unsure.fate.done
         if known is not None and done == (not known) and there != unsure.after(there, Position(0, 0)):
             raise BrokenPromise(f"{self}: {unsure.what} was done in part")
@@ -371,7 +371,7 @@ class QueueModel:
         self.held[entry.at] = _Held(lease, deliveries, seen.began_ms + lease_ms, boot)
 
     def check_left(self, leased: AbstractSet[Position], seen: Seen, boot: int) -> None:
-        """Nobody could have more than was leased just now, where nothing failed. Raises BrokenPromise."""
+        """No other client could have more than these leases, unless an operation failed. Raises BrokenPromise."""
         before_ms = seen.began_ms - _SLACK_MS
         for one in self.entries:
             held, free_ms = self.held.get(one.at), self._waits_ms.get(one.at, 0)

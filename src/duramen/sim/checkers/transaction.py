@@ -1,4 +1,4 @@
-"""A transaction of a simulated run, and what a read_committed reader may see of it. Pure."""
+"""A transaction of a simulated run, and the records that a read_committed reader may see. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ _ABORTS = b"\0\0\0\0"
 
 
 class SimulatedTransaction:
-    """`fate` is what is known of it; while it is ending, or left over from a crash, a reader is the first to know."""
+    """`fate` is its known state; while it is ending, or left over from a crash, a reader is the first to know."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -29,7 +29,7 @@ class SimulatedTransaction:
 
 
 def decided(data: bytes, aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[bytes, bool]]:
-    """Each transactional batch and whether a consumer of what is committed takes it (Kafka's `CompletedFetch`).
+    """Each transactional batch and whether a read_committed consumer accepts it (Kafka's `CompletedFetch`).
 
     `aborted` are producer id and first offset of aborted transactions among the batches.
     """

@@ -17,9 +17,9 @@ __all__ = ["AtTheBroker", "FetchedData", "NodeAccess"]
 
 
 class FetchedData(NamedTuple):
-    """What a fetch of one partition gave: `data`, which was to reach up to `reach`, or an error; and its offsets.
+    """The result of a fetch of one partition: `data`, which should reach up to `reach`, or an error; and its offsets.
 
-    `aborted` has producer id and first offset of aborted transactions, for who wants what is committed.
+    `aborted` has producer id and first offset of aborted transactions, for read_committed consumers.
     """
 
     data: bytes
@@ -37,9 +37,9 @@ OffsetDone = Callable[[int | None], None]
 
 
 class NodeAccess(Protocol):
-    """What clients ask of a node. Each `done` is called once, or never where the process ends before.
+    """Requests of clients to a node. Each `done` is called once, or never if the process ends before.
 
-    `later`: answers may come some time after they were given.
+    `later`: responses may arrive some time after they were sent.
     """
 
     later: bool

@@ -28,7 +28,7 @@ from duramen.storage.store import AppendDone
 
 __all__ = ["AtTheDoor"]
 
-logging.getLogger("duramen.kafka").addHandler(logging.NullHandler())  # what it logs, its clients see
+logging.getLogger("duramen.kafka").addHandler(logging.NullHandler())  # its log lines go to its clients' trace
 
 _PRODUCE_VERSIONS: Final = range(produce.FLEXIBLE, min(APIS[ApiKey.PRODUCE].high, 12) + 1)  # with topics' names
 _FETCH_VERSIONS: Final = range(13, APIS[ApiKey.FETCH].high + 1)

@@ -34,7 +34,7 @@ _UNAVAILABLE: Final = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATO
 
 
 class _Member:
-    """A client, and what it knows of itself."""
+    """A client and its membership."""
 
     def __init__(self, number: int) -> None:
         self.name = f"member {number}"
@@ -46,12 +46,12 @@ class _Member:
         self.forget()
 
     def forget(self) -> None:
-        """It is nobody."""
+        """It is not a member."""
         self.id = ""
         self.generation = -1
         self.members: tuple[str, ...] = ()  # of the generation, where it is to assign
         self.leads = False
-        self.owned: list[str] | None = None  # None where it was not told yet
+        self.owned: list[str] | None = None  # None before the first response
 
 
 class SimulatedMembers:
@@ -72,7 +72,7 @@ class SimulatedMembers:
             one.connection, one.busy, one.joining = None, False, False
             if one.generation >= 0 and self._is_silent(one):
                 self._group.disturbed()  # its session may have ended before the process did
-            one.heard_us = self._clients.clock.now_us  # what is restored has a whole session again
+            one.heard_us = self._clients.clock.now_us  # a restored member has a whole session again
 
     def act(self) -> None:
         """The next step of one of them."""
@@ -111,7 +111,7 @@ class SimulatedMembers:
     def _refused(self, one: _Member, what: str, code: int) -> bool:
         """Whether a request was; then it joins again. Raises BrokenPromise where nothing explains why."""
         if code == ErrorCode.NONE:
-            one.heard_us = one.asked_us  # its session begins anew with the request, however late the answer comes
+            one.heard_us = one.asked_us  # its session restarts with the request, however late the response comes
             return False
         self._clients.trace("%s: %s: %s", one.name, what, ErrorCode(code).name)
         if code in _UNAVAILABLE:

@@ -112,7 +112,7 @@ class Owners:
         if isinstance(error, LogDamaged) and (
             any(one.damaged for one in histories) or self._clients.faults.failed_syncs
         ):
-            return  # nobody can say whether what is damaged has keys
+            return  # it is unknown whether the damaged batches have keys
         if error is not None:
             self._configured(histories[0], error)
             return
@@ -180,7 +180,7 @@ class Owners:
     # -- letting go ---------------------------------------------------------------------------------
 
     def let_go(self) -> None:
-        """What DeleteRecords does: everything before an offset goes."""
+        """The effect of DeleteRecords: everything before an offset is deleted."""
         clients = self._clients
         history, partition = clients.any()
         if history is None or partition is None or history.cutting or isinstance(history, KeyedHistory):
@@ -212,7 +212,7 @@ class Owners:
         history, partition = clients.chance.choice(found)
         log, store = partition.log, clients.broker.store
         start_offset = log.start_offset
-        # Nothing of it is left; where it starts within a batch that nobody knows, nobody knows where it ends then.
+        # Nothing of it is left; if it starts within an unknown batch, its end is unknown then.
         whole = clients.chance.random() < 0.2 and (start_offset == 0 or history.knows(start_offset))
         end_offset = start_offset if whole else history.some_offset(clients.chance, start_offset)
         if end_offset is None:
@@ -229,7 +229,7 @@ class Owners:
         if clients.access.later and history.is_sent_to(clients.checker.boot):
             return False  # an answer from before the cut may come after it
         if isinstance(history, CompactedHistory) or history.transactional:
-            return False  # nothing is compacted because of what may be cut off still
+            return False  # nothing is compacted by records that may still be truncated
         return log.durability == log.config.durability and log.durability != "memory"
 
     def _was_cut(self, history: LogHistory, partition: Partition, error: DuramenError | None) -> None:

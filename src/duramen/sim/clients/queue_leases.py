@@ -19,7 +19,7 @@ _ALL: Final = 1_000
 
 
 class QueueLeases:
-    """Those who work on what is in queues."""
+    """Workers on the entries of queues."""
 
     def __init__(self, space: SimulatedSpace) -> None:
         self._space = space

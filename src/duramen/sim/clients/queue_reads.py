@@ -1,4 +1,4 @@
-"""Clients that read light queues: whole ones, from a position on, all of a space, what is counted, and dead letters."""
+"""Clients that read light queues: whole ones, from a position on, all of a space, counts, and dead letters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -30,7 +30,7 @@ _PATIENCE: Final = 20
 
 
 class QueueReads:
-    """Those who look what is in queues. `begin` for each process."""
+    """The readers of queues. `begin` for each process."""
 
     def __init__(self, space: SimulatedSpace) -> None:
         self._space = space
@@ -67,7 +67,7 @@ class QueueReads:
         return True
 
     def read_on(self, model: QueueModel) -> None:
-        """What is behind an entry that was there once."""
+        """The entries after an entry that existed once."""
         if not model.ever or model.taken is None:
             return
         at = self._space.chance.choice(list(model.ever))
@@ -84,7 +84,7 @@ class QueueReads:
     def _retrieve(
         self, model: QueueModel, where: Where, done: Callable[[Sequence[ModelEntry] | DuramenError, Seen], None]
     ) -> None:
-        """Read a queue; with its hidden entries where nobody knows what became of the last operation."""
+        """Read a queue; with its hidden entries if the outcome of the last operation is unknown."""
         space, batches = self._space, self._space.chance.random() < 0.5
         delayed, began_ms = model.unsure is not None or space.chance.random() < 0.5, space.now_ms
         model.busy = True
@@ -210,7 +210,7 @@ def _export_of(
     broker: Broker, space: Stream, now_ms: int,
     done: Callable[[Mapping[bytes, Sequence[ModelEntry]] | DuramenError], None],
 ) -> None:  # fmt: skip
-    """The entries of all queues as of one moment; readers leave out what has expired."""
+    """The entries of all queues as of one moment; readers omit expired ones."""
     pages = list[RunsPage | DuramenError]()
 
     def read(page: RunsPage | DuramenError) -> None:

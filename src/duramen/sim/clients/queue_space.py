@@ -1,4 +1,4 @@
-"""What all clients of light queues share: the space with what is kept of its queues, their models, and chance."""
+"""The state that clients of light queues share: the space with its retention limits, the models, and chance."""
 
 import random
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _BOUNDED: Final = (
 
 
 class Said(NamedTuple):
-    """A request with an id: how it is said, whether it was done, what it was answered with, and when it came first."""
+    """A request with an id: its form, whether it took effect, its response, and the time of its first arrival."""
 
     say: Callable[[Callable[[Answer], None]], None]
     fate: Fate
@@ -43,7 +43,7 @@ class Said(NamedTuple):
 
 
 class SimulatedSpace:
-    """A queue space, and what must be in its queues. In some runs queues are bounded, in others entries may die."""
+    """A queue space, and the expected content of its queues. In some runs queues are bounded, in others entries die."""
 
     def __init__(self, clients: Clients, chance: random.Random) -> None:
         self.clients = clients
@@ -104,7 +104,7 @@ class SimulatedSpace:
 
     @property
     def led(self) -> LedQueues:
-        """What the leaders of its shards know."""
+        """The state of the leaders of its shards."""
         return LedQueues(self.clients.broker, LocalShards(self.clients.broker))
 
     @property

@@ -21,7 +21,7 @@ from duramen.sim.machine.trace import BrokenPromise
 __all__ = ["SimulatedQueues"]
 
 _KNOWN_MS: Final = 5 * 60_000
-"""For so long a request is said again."""
+"""The time for which a request is repeated."""
 _DELAYS_MS: Final = (0, 0, 0, 0, 300, 5_000, 600_000)
 _TTLS_MS: Final = (0, 0, 0, 0, 300, 5_000, 600_000)
 _READS_DEAD: Final = 0.1
@@ -48,7 +48,7 @@ class SimulatedQueues:
         self._steps, self._weights = [step for step, _ in steps], [weight for _, weight in steps]
 
     def begin(self, *, everything: bool) -> None:
-        """A process has started: whoever waited for an answer gets none. `everything` is read at once."""
+        """A process has started: pending requests get no response. `everything` is read at once."""
         self._ready = False
         self._space.begin()
         self._reads.begin(everything=everything and self._made)

@@ -24,13 +24,13 @@ class _Read:
         self.until = until
         self.failed_reads = 0  # of the disk, when it was sent
         self.was_outside = False  # of the log, when it was sent
-        self.committed = False  # whether what is not decided is left out
-        self.broken_off: tuple[int, ...] | None = None  # what had been damaged and failed when it was broken off
-        self.told: tuple[int, int] | None = None  # its offset and what was damaged when it was told of damage behind
+        self.committed = False  # whether undecided records are left out
+        self.broken_off: tuple[int, ...] | None = None  # the damage at its interruption
+        self.told: tuple[int, int] | None = None  # its offset and the damage when it got an error about damage after it
 
     @property
     def log(self) -> Log:
-        """What is read."""
+        """The bytes that are read."""
         return self.partition.log
 
     @property
@@ -149,7 +149,7 @@ class Readers:
         return True
 
     def _broken_off(self, read: _Read) -> None:
-        """The door can only break off an answer whose size it has sent; the next one says what is wrong."""
+        """The door can only interrupt a response whose size it has sent; the next one has the error."""
         history, faults = read.history, self._clients.faults
         now = len(history.damaged), faults.failed_reads, faults.failed_syncs
         explained = faults.failed_syncs or faults.failed_reads > read.failed_reads
@@ -161,13 +161,13 @@ class Readers:
     def _explained(self, error: BaseException, failed_reads: int) -> bool:
         """Whether a fault of the disk explains why a read failed."""
         if isinstance(error, LogDamaged):
-            return self._clients.faults.failed_syncs > 0  # what the system dropped then is written again, not at once
+            return self._clients.faults.failed_syncs > 0  # pages that the system dropped are rewritten, not at once
         return isinstance(error, StorageFailed | OSError) and self._clients.faults.failed_reads > failed_reads
 
     # -- findings of the scrubber -------------------------------------------------------------------
 
     def _in_quarantine(self) -> dict[LogHistory, tuple[list[Damage], int]]:
-        """What is not served of each log, and where the segment begins that the scrubber has not seen whole."""
+        """The unserved part of each log, and the start of the segment that the scrubber has not finished."""
         return {
             history: (
                 [damage for segment in partition.log.segments for damage in segment.damage],

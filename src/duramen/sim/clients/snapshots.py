@@ -1,6 +1,6 @@
 """Clients that read keyed streams: whole snapshots, and changes since earlier ones.
 
-What a client has read, and its place in an unfinished snapshot, survive the node.
+A client's records, and its place in an unfinished snapshot, survive the node.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ _READS: Final = (1, 300, 1 << 20)
 
 
 class _Reading:
-    """A snapshot on its way to a cache: that at `at`, or with `since` what has changed."""
+    """A snapshot on its way to a cache: that at `at`, or with `since` the changes."""
 
     def __init__(self, at: int, since: int | None, opened_ms: int, lives: int, window: int) -> None:
         self.at = at
@@ -141,7 +141,7 @@ class SnapshotReaders:
     # -- opening ------------------------------------------------------------------------------------
 
     def _go(self, cache: _Cache) -> None:
-        """Go on with what the process before has left, or open a snapshot."""
+        """Continue the snapshot of the process before, or open one."""
         view = self._view(cache.history)
         if view is None:
             return
@@ -199,7 +199,7 @@ class SnapshotReaders:
     # -- reading ------------------------------------------------------------------------------------
 
     def _show(self, cache: _Cache, reading: _Reading) -> None:
-        """Ask what is shown from its offset on."""
+        """Request the visible records from its offset on."""
         view = self._view(cache.history)
         if view is None:
             cache.busy = False
@@ -260,7 +260,7 @@ class SnapshotReaders:
         reading.shown[key] = record
 
     def _finish(self, cache: _Cache, reading: _Reading) -> None:
-        """What was read is whole where it could still be opened."""
+        """The read records are complete if it could still be opened."""
         view = self._view(cache.history)
         if view is None:
             cache.busy = False
@@ -276,7 +276,7 @@ class SnapshotReaders:
         self._whole.follow(cache.history, reading.at, partial(self._check, cache, reading))
 
     def _check(self, cache: _Cache, reading: _Reading, seen: bool) -> None:
-        """It has to be what it is by definition; `seen`: where all that it may have counts."""
+        """It must equal the snapshot by definition; `seen`: if the offsets at which all its records count are known."""
         history = cache.history
         cache.reading, cache.busy = None, False
         if not seen:

@@ -28,7 +28,7 @@ class WholeReaders:
     # -- markers ------------------------------------------------------------------------------------
 
     def follow(self, history: KeyedHistory, until: int, done: Callable[[bool], None]) -> None:
-        """Go on through the log, up to an offset; `done` is told whether that was reached."""
+        """Read the log up to an offset; `done` gets whether that was reached."""
         partition = self._clients.partition(history)
         if partition is None or not history.transactional or history.counted.reached >= until:
             done(partition is not None)

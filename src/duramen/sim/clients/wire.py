@@ -28,7 +28,7 @@ Replied = Callable[[memoryview | None, int], None]
 
 
 class _Socket(asyncio.Transport):
-    """What the door's protocol object takes for its socket."""
+    """The socket of the door's protocol object."""
 
     def __init__(self, connection: "WireConnection") -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class WireConnection:
             done(frame, response_body_start(api, version, frame))
 
     def close(self) -> None:
-        """Either side closes: what was not answered never will be."""
+        """Either side closes: pending requests get no response."""
         if self.open:
             self.open = False
             self._worker.soon(self._lost)

@@ -29,7 +29,7 @@ _FIRST_ROUND_US: Final = 500_000  # about so long until the scrubber has been th
 _TRANSACTING: Final = 0.5  # of the runs with keyed streams are mostly transactions
 _LEADING: Final = 0.3
 _IDLE: Final = 0.04
-_UPKEEP_IDLE: Final = 0.15  # how likely time goes by for what is done in the background
+_UPKEEP_IDLE: Final = 0.15  # the probability of time passing for background work
 
 
 class Workload:
@@ -126,7 +126,7 @@ class Workload:
             self._worker.after(chance.randint(100_000, 3_000_000) if idle else chance.randint(50, 3000), self._act)
 
     def _next(self) -> Callable[[], None]:
-        """What a client does next: more of what leads to a stage where the process is to be struck in it."""
+        """A client's next action: more often one that leads to the stage in which the process is to be struck."""
         chance = self._clients.chance
         leading = self._leading.get(self._clients.faults.aimed_at)
         if leading is not None and chance.random() < _LEADING:

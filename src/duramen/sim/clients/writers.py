@@ -31,7 +31,7 @@ class SimulatedProducers:
         self._producers: list[BatchProducer] = []
 
     def begin(self) -> None:
-        """A process has started: what was not answered is sent again."""
+        """A process has started: batches without a response are sent again."""
         lost, self._clients.checker.producers_lost = self._clients.checker.producers_lost, False
         self._producers = [producer for producer in self._producers if not lost and self._goes_on(producer)]
         for producer in list(self._producers):
@@ -47,7 +47,7 @@ class SimulatedProducers:
         return True
 
     def produce(self) -> None:
-        """A batch of nobody."""
+        """A batch without a producer."""
         clients = self._clients
         history, _ = clients.any()
         if history is not None:
@@ -76,12 +76,12 @@ class SimulatedProducers:
         self._send(producer.history, batch, producer)
 
     def _send_again(self, producer: BatchProducer) -> None:
-        """In their order, what was refused and what was refused because of that."""
+        """The refused batches, and those refused because of them, in their order."""
         for batch in [one for one in producer.unanswered if not one.under_way]:
             self._send(producer.history, batch, producer)
 
     def repeat(self) -> None:
-        """What a producer has sent before, once more."""
+        """A producer's earlier batch, once more."""
         producers = [producer for producer in self._producers if producer.repeatable() and not producer.refused]
         if producers:
             producer = self._clients.chance.choice(producers)
@@ -148,7 +148,7 @@ class SimulatedProducers:
             self._give_up(producer)
 
     def forget(self, history: LogHistory) -> None:
-        """Nobody goes on with what was begun in this log: it is cut."""
+        """No client continues the operations begun in this log: it is truncated."""
         for producer in [producer for producer in self._producers if producer.history is history]:
             self._give_up(producer)
 

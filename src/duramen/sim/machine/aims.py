@@ -25,10 +25,10 @@ _WRITES: Final = 3  # times as often: few of the stages that are seldom write mu
 
 
 class Aim(NamedTuple):
-    """A kind of fault and the stage that it is to come in.
+    """A kind of fault and the stage in which it is to occur.
 
-    `first` is what has to come before there is anything for the stage to do: a kind of fault in the stage `first_in`,
-    or, before the process begins, the loss of indexes.
+    `first` is the fault that has to occur before the stage has work: a kind of fault in the stage `first_in`, or,
+    before the process begins, the loss of indexes.
     """
 
     fault: str

@@ -53,7 +53,7 @@ class SeededRandomness:
 
 
 class ManualWorker:
-    """Jobs wait until the test runs them, in the order it likes; so does what is to happen soon."""
+    """Jobs wait until the test runs them, in any order; so do actions that are scheduled for soon."""
 
     def __init__(self) -> None:
         self.at_once = False  # whether brief jobs run inside `submit`
@@ -79,12 +79,12 @@ class ManualWorker:
         pass
 
     def run_soon(self) -> None:
-        """Do what is to happen soon, and what that makes happen soon."""
+        """Run the actions that are scheduled for soon, and those that they schedule."""
         while self.actions:
             self.actions.popleft()()
 
     def start(self, lane: Lane) -> Callable[[], None]:
-        """Run the next job of a lane; its result is delivered by calling what is returned."""
+        """Run the next job of a lane; calling the result delivers the job's result."""
         job, done = self.jobs[lane].popleft()
         result: Any
         try:

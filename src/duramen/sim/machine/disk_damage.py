@@ -28,9 +28,9 @@ _IDENTITY_BYTES: Final = 16  # of a batch: offset, length and epoch, which its o
 
 
 class Decayed(NamedTuple):
-    """What was done to which file; `ranges` are the offsets that may be lost with it, of the log `log_id`.
+    """The damage of a file; `ranges` are the offsets that may be lost with it, of the log `log_id`.
 
-    `unchecked` where no checkpoint is left that says how far everything was.
+    `unchecked` if no checkpoint is left that has the positions.
     """
 
     damage: str
@@ -42,7 +42,7 @@ class Decayed(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """What was in a file, and which file of its name that was."""
+    """The content of a file, and its incarnation."""
 
     file: object
     content: bytes
@@ -68,7 +68,7 @@ class Decay:
         self._checkpoint_of_old = b""
 
     def remember(self) -> None:
-        """Keep copies of some files as they are: what is put in their place later on."""
+        """Keep copies of some files as they are, to put in their place later."""
         for path in self._disk.paths():
             if path.endswith((".log", ".index")) and (path not in self._copies or self._chance.random() < 0.2):
                 self._copy(path)
@@ -101,7 +101,7 @@ class Decay:
         return found
 
     def _remember_growing(self, logs: Iterable[Log]) -> None:
-        """What is appended to still will have been another once it is cold."""
+        """Copy files that still grow: by the time they are cold they have changed."""
         growing = (segment.path for log in logs for segment in log.segments if not segment.closed)
         for path in (path + ending for path in growing for ending in (".log", ".index")):
             if path not in self._copies and self._disk.exists(path):
@@ -158,7 +158,7 @@ class Decay:
         return Decayed(damage, path, start, log.id, [(batch.lost_from, batch.lost_to) for batch in hit])
 
     def _checkpointed(self, log: Log, segment: Segment) -> int:
-        """How many bytes of it a checkpoint calls synced: the process may have ended before it was told."""
+        """The number of its bytes that a checkpoint calls synced: the process may have ended before it learned that."""
         place, size = (segment.base_offset, segment.generation), 0
         for number in checkpoint_numbers(self._disk):
             checkpoint = read_checkpoint(self._disk, number)
@@ -180,9 +180,9 @@ class Decay:
         return older is not None and not older.startswith(self._disk.content(path))
 
     def _change(self, path: str, content: bytes, place: int, damage: str = "") -> tuple[str, int, int]:
-        """What was done to a file, and from which byte to which it is another now; from -1: to none.
+        """The damage of a file, and the first byte that it changed; -1: none.
 
-        `damage` where a kind of it is wanted.
+        `damage` selects a kind.
         """
         kept = self._older(path)
         older = content if kept is None else kept

@@ -29,7 +29,7 @@ End = Literal["power loss", "kill"]
 
 
 class Profile(NamedTuple):
-    """What a run's disk may do. Rates are per call to the disk."""
+    """The possible faults of a run's disk. Rates are per call to the disk."""
 
     name: str
     ends: tuple[End, ...]  # how a process may end but by being stopped
@@ -74,9 +74,9 @@ class FaultPlan:
         self._dead: dict[tuple[str, str], str] = {}  # calls that fail for ever, and by which fault
         self._full_calls = 0
         self._taken_bytes = 0
-        self.decay: Callable[[str, str], bool] | None = None  # damages what is at rest in a stage, as it is told
+        self.decay: Callable[[str, str], bool] | None = None  # damages files at rest in a stage, on request
         self._aim: Aim | None = None
-        self._led = False  # whether what has to come first has come
+        self._led = False  # whether the fault that has to come first has come
         self._flipped = False  # since the last process; the next one is let be: one thing after another
 
     # -- arming -------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class FaultPlan:
         return self._chance.random() < aim.rate
 
     def _lead(self, aim: Aim, call: str, path: str, size: int, stage: str) -> None:
-        """What has to come first may come in this call."""
+        """The fault that has to come first may occur in this call."""
         if stage == aim.first_in and fits(aim.first, call, size) and self._chance.random() < _LED:
             self._come(aim.first, call, path, size, stage)
 
@@ -160,7 +160,7 @@ class FaultPlan:
     # -- stages -------------------------------------------------------------------------------------
 
     def stage(self, call: str, path: str) -> str:
-        """What storage is doing."""
+        """The present stage of the storage."""
         worker = self._worker
         if worker is None or worker.on_own_side or not worker.jobs:
             own = "recovery" if self.starting else "append"

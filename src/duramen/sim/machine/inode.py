@@ -37,7 +37,7 @@ class Inode:
         self.dirty.update(range(first // PAGE_BYTES, size // PAGE_BYTES + 1))
 
     def sync(self) -> None:
-        """The disk has what the system has, but for what passes for clean."""
+        """The disk has the system's content, except for pages that wrongly count as clean."""
         for page in sorted(self.dirty):
             self._write_back(page)
         self.dirty.clear()

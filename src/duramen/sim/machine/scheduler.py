@@ -63,11 +63,11 @@ class SeededWorker:
         failed: Callable[[BaseException], BaseException],
         began: Callable[[Lane, Callable[[], Any]], None] = lambda _, __: None,
     ) -> None:
-        """`failed` makes what ends the run of an exception that nobody may raise; `began` is told of each job."""
+        """`failed` ends the run because of an unexpected exception; `began` is called with each job."""
         self.deadlines = Deadlines()
         self.jobs: list[Callable[[], Any]] = []  # under way now: each was interrupted by the next
-        self.on_own_side = True  # whether what runs now is the broker's own side and not a job
-        self.slow_us = 0  # what the job under way takes longer
+        self.on_own_side = True  # whether the broker itself runs now, and not a job
+        self.slow_us = 0  # the extra time of the job under way
         self._clock = clock
         self._chance = chance
         self._failed = failed

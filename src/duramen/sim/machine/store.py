@@ -28,7 +28,7 @@ SMALL: Final = StoreLimits(
 
 
 class AppendOutcome:
-    """What became of an append: `base_offset` or `error` once it is decided."""
+    """The outcome of an append: `base_offset` or `error` once it is decided."""
 
     def __init__(self, values: tuple[bytes, ...]) -> None:
         self.values = values
@@ -53,7 +53,7 @@ class AppendOutcome:
 
 
 class StoreOnDoubles:
-    """The store, and what surrounds it. `findings` is what the last recovery reported."""
+    """The store and its environment. `findings` is the report of the last recovery."""
 
     def __init__(self, limits: StoreLimits = SMALL, files: MemoryFileSystem | None = None) -> None:
         self.limits = limits
@@ -77,7 +77,7 @@ class StoreOnDoubles:
         )  # fmt: skip
 
     def crash(self, seed: random.Random | None = None) -> None:
-        """Lose the power, keeping nothing unsynced or what `seed` draws, and start again."""
+        """Lose the power, keeping nothing unsynced or as `seed` draws, and start again."""
         self.files.crash(seed)
         self.boot()
 
@@ -87,7 +87,7 @@ class StoreOnDoubles:
         self.boot()
 
     def stop(self) -> OSError | None:
-        """Stop in good order; returns what the store said."""
+        """Stop cleanly; returns the store's result."""
         outcome: list[OSError | None] = []
         self.store.stop(outcome.append)
         self.worker.settle()
@@ -106,7 +106,7 @@ class StoreOnDoubles:
         self.worker.settle()
 
     def advance(self, duration_ms: int) -> None:
-        """Let time go by and do what it brings."""
+        """Let time pass and run everything that is due."""
         self.clock.advance(duration_ms)
         self.deadlines.fire(self.clock.monotonic_ms())
         self.settle()
@@ -117,7 +117,7 @@ class StoreOnDoubles:
         return self.metrics.counter("duramen_append_waiting").value > 0
 
     def advance_without_syncing(self, duration_ms: int) -> None:
-        """Let time go by and do what it brings, while the sync thread does not get to run."""
+        """Let time pass and run everything that is due, while the sync thread does not run."""
         self.worker.run_soon()
         self.clock.advance(duration_ms)
         self.deadlines.fire(self.clock.monotonic_ms())
@@ -149,7 +149,7 @@ class StoreOnDoubles:
         return appended
 
     def read(self, log: Log, offset: int | None = None, max_bytes: int = 100_000) -> list[DecodedRecord]:
-        """Every record from `offset` (the log start) to the high watermark. Raises what reading raises."""
+        """Every record from `offset` (the log start) to the high watermark. Raises the errors of reads."""
         at = log.start_offset if offset is None else offset
         found: list[DecodedRecord] = []
         while at < log.high_watermark:
@@ -166,7 +166,7 @@ class StoreOnDoubles:
         return found
 
     def plan(self, log: Log, offset: int, max_bytes: int) -> Slice | None:
-        """`Log.plan_read`, waiting for whatever it waits for."""
+        """`Log.plan_read`, with its waits."""
         while True:
             plan = log.plan_read(offset, max_bytes)
             if not isinstance(plan, Blocked):
@@ -184,7 +184,7 @@ class StoreOnDoubles:
         return outcome[0]
 
     def _run_reads(self) -> None:
-        # Nothing else: reading must not move what is synced.
+        # Nothing else: reads must not move the synced end.
         while self.worker.step("read"):
             pass
 
@@ -199,6 +199,6 @@ def _raise(error: BaseException | None) -> None:
 
 
 def expected_values(appends: Iterable[AppendOutcome]) -> list[bytes]:
-    """What a log holds after these appends, all acknowledged, by offset."""
+    """The content of a log after these appends, all acknowledged, by offset."""
     by_offset = sorted((append.base_offset or 0, append.values) for append in appends)
     return [value for _, values in by_offset for value in values]

@@ -38,7 +38,7 @@ class ViewDamage:
         return found
 
     def at_work(self, damage: str) -> Decayed | None:
-        """A process runs: a file is damaged, in that way where it is said."""
+        """A process runs: a file is damaged, in the given way if there is one."""
         return self._damage(damage)
 
     def _damage(self, damage: str) -> Decayed | None:

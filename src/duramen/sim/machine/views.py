@@ -63,7 +63,7 @@ class MemoryViewStore(StateRows):
         self._opening += 1
 
     def crash(self, seed: random.Random) -> None:
-        """Lose what was not flushed, or the newest part of it."""
+        """Lose unflushed rows, or the newest part of them."""
         del self._states[seed.randrange(len(self._states)) + 1 :]
 
 

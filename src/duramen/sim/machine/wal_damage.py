@@ -49,7 +49,7 @@ def flip_bit(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[
                 found.append((path, frame))
             behind[frame.log_id] = True
             if frame.type is not FrameType.APPEND:
-                del behind[frame.log_id]  # what lies before it may be of no matter
+                del behind[frame.log_id]  # damage before it may be irrelevant
         vouched = max(vouched, frame.vouched)
     found = [(path, frame) for path, frame in found if frame.type is FrameType.APPEND]
     if not found:
@@ -58,10 +58,10 @@ def flip_bit(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[
 
 
 def flip_last(disk: MemoryFileSystem, chance: random.Random, log_ids: Collection[int], most: int) -> list[DamagedBatch]:
-    """Flip a bit in each of the last batches, at most so many, of one of these logs that the next start replays.
+    """Flip a bit in each of the last batches, up to a number, of one of these logs that the next start replays.
 
-    A later frame vouches for them, of whichever log: so the start must notice that synced records may be lost. Where
-    the log goes on behind them with batches that nobody vouches for, these stay.
+    A later frame vouches for them, of whichever log: so the start must notice that synced records may be lost. Batches
+    after them that no frame vouches for stay.
     """
     vouched = 0
     found: dict[int, list[tuple[str, Frame]]] = {}
