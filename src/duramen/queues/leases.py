@@ -33,7 +33,7 @@ from duramen.queues.runs import QueueEntry
 __all__ = [
     "Decided",
     "Lease",
-    "LeaseWish",
+    "LeaseLimits",
     "Leased",
     "LeasedEntry",
     "ShardLeases",
@@ -65,7 +65,7 @@ class LeasedEntry(NamedTuple):
     lease: Lease
 
 
-class LeaseWish(NamedTuple):
+class LeaseLimits(NamedTuple):
     """A lease request: the largest number of entries and bytes, and the end of the lease.
 
     With `fifo` a queue has one lease at a time. An entry that was delivered `deliveries` times is dead; 0: never.
@@ -212,7 +212,7 @@ class ShardLeases:
 
     # -- leasing ------------------------------------------------------------------------------------
 
-    def lease(self, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int) -> list[Leased]:
+    def lease(self, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int) -> list[Leased]:
         """Lease entries of a queue in order, released ones first.
 
         Raises QueueEntryTooLarge if nothing is leased because the first entry is too large.
@@ -255,7 +255,7 @@ class ShardLeases:
             return False
         if fifo or book is None:
             book = _Book(queue.name, state_of(rows, queue.hash).head)
-        wish = LeaseWish(1, 1, 0, fifo)
+        wish = LeaseLimits(1, 1, 0, fifo)
         return next(_candidates(rows, queue.hash, book, wish, now_ms), None) is not None
 
     def _expect(self, deadline_ms: int, queue: bytes, now_ms: int) -> None:
@@ -435,7 +435,7 @@ def _expired(one: LeasedEntry) -> QueueLeaseExpired:
 
 
 def _candidates(
-    rows: StateRows, queue: bytes, book: _Book, wish: LeaseWish, now_ms: int
+    rows: StateRows, queue: bytes, book: _Book, wish: LeaseLimits, now_ms: int
 ) -> Iterator[tuple[int, QueueEntry]]:
     """Entries that may be leased, with their numbers: released ones, those whose delay is over, and new ones."""
     state = state_of(rows, queue)

@@ -8,7 +8,7 @@ from duramen.base.errors import DuramenError, QueueEntryTooLarge
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.coordinators.queue.shard import QueueShard, hash_of
-from duramen.queues.leases import Leased, LeasedEntry, LeaseWish, answered_size
+from duramen.queues.leases import Leased, LeasedEntry, LeaseLimits, answered_size
 from duramen.queues.names import Queue
 from duramen.queues.reading import Counted, Names, count_entries, names
 from duramen.queues.topics import TopicBounds, bounds
@@ -42,7 +42,7 @@ _LOOKED_AT: Final = 10_000  # entries or names in one turn
 
 
 class LeaseQuery(NamedTuple):
-    """Lease `most` entries of these queues in all, and `max_bytes` of them as a `LeaseWish` counts them.
+    """Lease `most` entries of these queues in all, and `max_bytes` of them as a `LeaseLimits` counts them.
 
     One that was delivered `deliveries` times is dead; 0: never.
     """
@@ -194,7 +194,7 @@ def _lease(
             if some <= 0 or room <= 0:
                 break
             limit = 0 if queue.name == query.dead_letters else query.deliveries
-            wish = LeaseWish(some, room, now_ms + query.lease_ms, query.fifo, limit, query.as_json)
+            wish = LeaseLimits(some, room, now_ms + query.lease_ms, query.fifo, limit, query.as_json)
             try:
                 leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
             except QueueEntryTooLarge as error:

@@ -14,7 +14,7 @@ from duramen.codec.batch import encode
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.queues.changes import changes
-from duramen.queues.leases import Leased, LeasedEntry, LeaseWish, lease_text, parse_lease
+from duramen.queues.leases import Leased, LeasedEntry, LeaseLimits, lease_text, parse_lease
 from duramen.queues.machine import Delete, Edit, Empty
 from duramen.queues.names import Queue, hash_by
 from duramen.queues.operations import NewEntry, entry_record
@@ -419,7 +419,7 @@ def test_leases_stay_where_a_shard_is_loaded_again_and_end_with_the_leadership()
     queue = Queue(b"ann", hash_name(b"ann"))
     batch = bytes(encode([entry_record(b"ann", NewEntry(b"one"), 0)]))
     rows.write([(key, value) for key, value in changes([batch], 0, rows, hash_name).items() if value is not None], ())
-    shard, wish = QueueShard(), LeaseWish(1, 1 << 20, 10_000)
+    shard, wish = QueueShard(), LeaseLimits(1, 1 << 20, 10_000)
     list(shard.loaded(rows))
     [old] = shard.leases.lease(rows, queue, wish, 0, 0)
     assert shard.leases.lease(rows, queue, wish, 0, 0) == []

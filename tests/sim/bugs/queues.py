@@ -15,7 +15,7 @@ from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.delivery.window import Outcome
 from duramen.queues import changes, leases, machine
-from duramen.queues.leases import Leased, LeaseWish, ShardLeases
+from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.pending_rows import PendingRows
@@ -107,7 +107,7 @@ def _cut_applied(right: Original) -> Original:
 
 def _lease_again(right: Original) -> Original:
     def lease(
-        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int
+        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int
     ) -> list[Leased]:
         self._books.pop(queue.hash, None)
         found: list[Leased] = right(self, rows, queue, wish, now_ms, leader_epoch)

@@ -17,7 +17,7 @@ from duramen.coordinators.runtime import runtime
 from duramen.coordinators.runtime.shard import BatchRowKind
 from duramen.delivery.window import Outcome
 from duramen.queues import changes, leases
-from duramen.queues.leases import Leased, LeaseWish, ShardLeases
+from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
 from duramen.queues.requests import RequestId
@@ -104,7 +104,7 @@ def _refuse_older_leases(_: Original) -> Original:
 
 def _lease_again(original: Original) -> Original:
     def lease(
-        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseWish, now_ms: int, leader_epoch: int
+        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int
     ) -> list[Leased]:
         self._books.clear()
         found: list[Leased] = original(self, rows, queue, wish, now_ms, leader_epoch)
