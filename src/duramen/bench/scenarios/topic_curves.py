@@ -30,7 +30,7 @@ _A_REQUEST: Final = 250
 _TIMEOUT_S: Final = 120.0
 _RETRY_S: Final = 0.05
 _STOP_S: Final = 60.0
-_SHOWN: Final = 200  # characters of why it ended
+_SHOWN: Final = 200  # last characters of the error
 _SETTLE_S: Final = 1.0
 _FIRST_HEAP_MB: Final = 256
 
@@ -120,7 +120,7 @@ def _restart(kafka: ApacheKafka, topic: str, until_s: float) -> tuple[float | No
         kafka.start(max(_RETRY_S, until_s - time.time()))
         _produce(kafka.address, topic, until_s)
     except DuramenError as error:
-        return None, f"it was not up again in time: {str(error)[:_SHOWN]}"
+        return None, f"it was not up again in time: {str(error)[-_SHOWN:]}"
     return time.monotonic() - began_s, ""
 
 
