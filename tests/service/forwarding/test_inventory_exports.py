@@ -13,7 +13,7 @@ from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 from duramen.base.errors import DuramenError, ExportExpired, NotLeader
 from duramen.base.units import MIB
 from duramen.broker.streams import Stream
-from duramen.codec.exports import joined_names, read_topics_page
+from duramen.codec.exports import SYNC, joined_names, read_topics_page
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM
 from duramen.inventory.exporting import DirectoryExport
 from duramen.inventory.search import PageToken, TopicQuery
@@ -63,7 +63,8 @@ class Exporting(SeveralInventories):
         tenants = {one.id: one.name for one in directory.tenants}
         namespaces = {one.id: f"{tenants[one.tenant]}/{one.name}" for one in directory.namespaces}
         for shard, one in enumerate(shards):
-            end = msgspec.msgpack.decode(ask(shard, one.export, InventoryRange("sequences")), type=int)
+            ends = msgspec.msgpack.decode(ask(shard, one.export, InventoryRange("sequences")), type=dict[str, int])
+            end = ends[SYNC]
             first: int | None = 0
             while first is not None:
                 page = read_topics_page(ask(shard, one.export, InventoryRange("topics", first, end, 100)))

@@ -82,7 +82,7 @@ class _Joining:
 
     def _send(self) -> None:
         parts, self._parts = self._parts, []
-        if parts:
+        if parts and not self._transport.is_closing():  # uvloop refuses a write after the peer has closed
             self._transport.write(b"".join(parts))
 
 
