@@ -129,17 +129,16 @@ class RocksViewStore:
             return []
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
-        cursor, found = self._cursor(keys[0], options), list[tuple[bytes, bytes] | None]()
-        assert cursor.rows is not None
+        rows, found = self._db.iter(options), list[tuple[bytes, bytes] | None]()
         for key in keys:
-            cursor.rows.seek(key)
-            found.append((bytes(cursor.rows.key()), bytes(cursor.rows.value())) if cursor.rows.valid() else None)
+            rows.seek(key)
+            found.append((bytes(rows.key()), bytes(rows.value())) if rows.valid() else None)
         try:
-            cursor.rows.status()
+            rows.status()
         except Exception as error:
             raise self._damaged(error) from error
         finally:
-            cursor.rows = None
+            del rows  # a traceback would keep it, and with it the files
         return found
 
     def _cursor(self, first: bytes, options: ReadOptions) -> _Cursor:

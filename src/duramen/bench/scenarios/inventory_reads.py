@@ -121,8 +121,8 @@ def read_inventory(client: Client, node: NodeProcess, namespaces: int) -> list[T
         kafka.close()
 
 
-def read_view(directory: Path, namespaces: int) -> Timed:
-    """Names looked up one by one in the rows of a node that is stopped."""
+def read_view(directory: Path, namespaces: int) -> tuple[Timed, Timed]:
+    """Names looked up in the rows of a node that is stopped: one by one, and as many at once as a request has."""
     store = RocksViewStore(str(directory / "coordinators" / "rows"), _VIEW_CACHE_BYTES)
     try:
         shards: list[Any] = [
@@ -134,7 +134,11 @@ def read_view(directory: Path, namespaces: int) -> Timed:
             number = chance.randrange(namespaces)
             drawn += [(number + 1, name.encode()) for name in some_names(number, NAMES, chance)]
         chance.shuffle(drawn)
-        return _timed_here("names looked up in the view", [partial(rows.find, *one) for one in drawn])
+        together = [partial(rows.find_all, drawn[at : at + NAMES]) for at in range(0, len(drawn), NAMES)]
+        return (
+            _timed_here("names looked up in the view", [partial(rows.find, *one) for one in drawn]),
+            _timed_here(f"the same, {NAMES} at once", together),
+        )
     finally:
         store.close()
 
