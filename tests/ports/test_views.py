@@ -1,8 +1,9 @@
 """The conformance suite of the ViewStore port: RocksDB, and the sorted map in memory."""
 
 import re
+import shutil
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import StateDamaged, StorageFailed
 from duramen.base.ports import StateStore, ViewStore
 from duramen.host.rocksdb import RocksStateStore, RocksViewStore
 from duramen.sim.machine.views import MemoryStateStore, MemoryViewStore
@@ -76,33 +77,11 @@ def test_the_bound_of_a_scan_is_kept_as_long_as_the_scan(view: ViewStore) -> Non
     assert found == [[key] for key in keys[:-1]]
 
 
-def test_clear_removes_everything(view: ViewStore) -> None:
-    view.write([(b"a", b"1")], [])
-    view.flush()
-    view.clear()
-    assert list(view.scan(b"", b"\xff")) == []
-    view.write([(b"b", b"2")], [])
-    assert view.get(b"b") == b"2"
-
-
 def test_a_scan_shows_the_rows_as_they_were_when_it_was_asked_for(view: ViewStore) -> None:
     view.write([(b"a", b"1"), (b"b", b"2")], [])
     begun = view.scan(b"a", b"z")
     view.write([(b"a", b"3"), (b"c", b"4")], [b"b"])
     assert list(begun) == [(b"a", b"1"), (b"b", b"2")]
-
-
-def test_a_scan_fails_once_the_store_is_cleared(view: ViewStore) -> None:
-    view.write([(b"a", b"1"), (b"b", b"2")], [])
-    begun, ended = view.scan(b"a", b"z"), view.scan(b"a", b"z")
-    assert next(begun) == (b"a", b"1")
-    assert len(list(ended)) == 2
-    view.clear()
-    with pytest.raises(StorageFailed):
-        next(begun)
-    assert list(ended) == []
-    view.write([(b"c", b"3")], [])
-    assert list(view.scan(b"a", b"z")) == [(b"c", b"3")]
 
 
 def test_the_version_differs_after_each_batch(view: ViewStore) -> None:
@@ -114,11 +93,7 @@ def test_the_version_differs_after_each_batch(view: ViewStore) -> None:
     list(view.scan(b"a", b"z"))
     view.flush()
     assert view.version() == versions[-1]
-    view.clear()
-    versions.append(view.version())
-    view.write([(b"a", b"1")], [])
-    versions.append(view.version())
-    assert len(set(versions)) == 5
+    assert len(set(versions)) == 3
 
 
 KEYS = st.binary(min_size=1, max_size=3)
@@ -127,7 +102,7 @@ KEYS = st.binary(min_size=1, max_size=3)
 @given(st.lists(st.tuples(st.dictionaries(KEYS, st.binary(max_size=4), max_size=4), st.sets(KEYS, max_size=2))))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
 def test_it_is_a_sorted_map(view: ViewStore, batches: list[tuple[dict[bytes, bytes], set[bytes]]]) -> None:
-    view.clear()
+    view.write((), [key for key, _ in view.scan(b"\0", b"\xff" * 4)])
     model: dict[bytes, bytes] = {}
     for puts, deletes in batches:
         view.write(puts.items(), deletes)
@@ -161,12 +136,15 @@ def test_a_scan_that_has_not_ended_does_not_keep_rocksdb_locked(tmp_path: Path) 
     again.close()
 
 
-def _damage(path: Path) -> None:
-    for file in path.glob("*.sst"):
-        data = bytearray(file.read_bytes())
-        middle = len(data) // 2
-        data[middle : middle + 10_000] = bytes(10_000)
-        file.write_bytes(data)
+def flip(*tables: Path) -> None:
+    """Flip bits in the middle of tables where they are: other links to them have it too."""
+    for table in tables:
+        size = table.stat().st_size
+        with table.open("r+b") as file:
+            file.seek(size * 2 // 5)
+            found = file.read(size // 5)
+            file.seek(size * 2 // 5)
+            file.write(bytes(byte ^ 0x55 for byte in found))
 
 
 def test_the_error_of_a_damaged_view_does_not_keep_rocksdb_locked(tmp_path: Path) -> None:
@@ -174,13 +152,12 @@ def test_the_error_of_a_damaged_view_does_not_keep_rocksdb_locked(tmp_path: Path
     store = RocksViewStore(str(path))
     store.write([(b"%06d" % number, b"%0100d" % number) for number in range(5000)], [])
     store.close()
-    _damage(path)
+    flip(*path.glob("*.sst"))
     store = RocksViewStore(str(path))
-    with pytest.raises(StorageFailed, match="damaged") as damaged:
+    with pytest.raises(StateDamaged, match="damaged") as damaged:
         list(store.scan(b"0", b"1"))
-    store.clear()
-    assert list(store.scan(b"0", b"1")) == []
     store.close()
+    RocksViewStore(str(path)).close()
     assert damaged.value.__traceback__ is not None
 
 
@@ -193,10 +170,10 @@ def test_a_scan_in_an_empty_range_reads_none_of_its_neighbours_tombstones(tmp_pa
     store.flush()
     store.write([], keys)
     store.close()
-    _damage(path)
+    flip(*path.glob("*.sst"))
     store = RocksViewStore(str(path))
     assert list(store.scan(b"a", b"b")) == []
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StateDamaged):
         list(store.scan(b"b", b"c"))
     store.close()
 
@@ -227,7 +204,7 @@ def test_a_checkpoint_has_the_rows_as_they_were(state: StateStore) -> None:
     assert state.checkpoints() == ["1", "2"]
     state.remove_checkpoint("1")
     assert state.checkpoints() == ["2"]
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StateDamaged):
         state.open_checkpoint("1")
 
 
@@ -238,9 +215,47 @@ def test_rows_are_restored_from_a_checkpoint_and_it_stays_as_it_is(state: StateS
         state.write([(b"a", value), (b"c", value)], [b"b"])
         state.restore("1")
         assert list(state.scan(b"", b"z")) == [(b"a", b"1"), (b"b", b"2")]
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StateDamaged):
         state.restore("2")
     assert state.get(b"b") == b"2"
+
+
+@pytest.mark.parametrize("how", ["reopen", "restore", "replace"])
+def test_a_scan_fails_once_the_store_has_other_rows(state: StateStore, how: str) -> None:
+    state.write([(b"a", b"1"), (b"b", b"2")], [])
+    state.make_checkpoint("1")
+    version = state.version()
+    begun, ended = state.scan(b"a", b"z"), state.scan(b"a", b"z")
+    assert next(begun) == (b"a", b"1")
+    assert len(list(ended)) == 2
+    if how == "replace":
+        state.replace([(b"a", b"1"), (b"b", b"2")])
+    elif how == "restore":
+        state.restore("1")
+    else:
+        state.reopen()
+    assert state.version() != version
+    with pytest.raises(StorageFailed):
+        next(begun)
+    assert list(ended) == []
+    assert list(state.scan(b"a", b"z")) == [(b"a", b"1"), (b"b", b"2")]
+    state.write([(b"c", b"3")], [])
+    assert state.get(b"c") == b"3"
+
+
+def test_rows_are_replaced_by_those_of_the_store_and_of_a_checkpoint(state: StateStore) -> None:
+    state.write([(b"a", b"1"), (b"b", b"2")], [])
+    state.make_checkpoint("1")
+    state.write([(b"a", b"3")], [b"b"])
+    kept = state.open_checkpoint("1")
+    state.replace(chain(state.scan(b"a", b"b"), kept.scan(b"b", b"c")))
+    kept.close()
+    assert list(state.scan(b"", b"z")) == [(b"a", b"3"), (b"b", b"2")]
+    state.reopen()
+    assert list(state.scan(b"", b"z")) == [(b"a", b"3"), (b"b", b"2")]
+    assert state.set_aside("1")
+    assert not state.checkpoints()
+    state.set_aside("1")
 
 
 def test_checkpoints_outlive_the_rows_of_rocksdb(tmp_path: Path) -> None:
@@ -250,9 +265,91 @@ def test_checkpoints_outlive_the_rows_of_rocksdb(tmp_path: Path) -> None:
     store.make_checkpoint("1")
     assert any(file.stat().st_nlink > 1 for file in (tmp_path / "state").glob("*.sst"))
     store.close()
-    RocksViewStore.destroy(path)
+    shutil.rmtree(path)
     again = RocksStateStore(path)
     assert again.get(b"0500") is None
     again.restore("1")
     assert again.get(b"0500") == b"x" * 100
     again.close()
+
+
+# -- damage -----------------------------------------------------------------------------------------
+
+
+def filled(path: Path) -> RocksStateStore:
+    """Two files, of the rows a… and b…, and a checkpoint with hard links to them."""
+    store = RocksStateStore(str(path / "rows"))
+    for first in (b"a", b"b"):
+        store.write([(b"%b%04d" % (first, number), bytes(range(100))) for number in range(1000)], [])
+        store.flush()
+    store.make_checkpoint("1")
+    return store
+
+
+def test_damage_is_told_from_what_may_be_read_later_and_rows_beside_it_are_read(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.close()
+    flip(min((tmp_path / "rows").glob("*.sst")))
+    store = RocksStateStore(str(tmp_path / "rows"))
+    for rows in (store, store.open_checkpoint("1")):
+        with pytest.raises(StateDamaged, match=r"Corruption.*\.sst"):
+            list(rows.scan(b"a", b"b"))
+        assert len(list(rows.scan(b"b", b"c"))) == 1000
+    with pytest.raises(StateDamaged):
+        store.get_many([b"a%04d" % number for number in range(1000)])
+    store.close()
+    with pytest.raises(StorageFailed):
+        store.get(b"b0001")
+
+
+def test_damaged_rows_are_set_aside_and_the_first_and_the_newest_are_kept(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    table = min((tmp_path / "rows").glob("*.sst"))
+    flip(table)
+    kept = table.read_bytes()
+    where = [Path(store.replace([(b"c", b"%d" % number)])) for number in range(4)]
+    where.append(Path(store.set_aside("1")))
+    assert [one.is_dir() for one in where] == [True, False, False, True, True]
+    assert [(one / table.name).read_bytes() for one in (where[0], where[-1])] == [kept, kept]
+    store.close()
+
+
+def test_rows_that_miss_a_file_are_read_as_far_as_they_can_be_until_they_are_replaced(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.close()
+    min((tmp_path / "rows").glob("*.sst")).unlink()
+    store = RocksStateStore(str(tmp_path / "rows"))
+    assert "No such file" in store.problem
+    with pytest.raises(StateDamaged):
+        list(store.scan(b"a", b"b"))
+    with pytest.raises(StorageFailed):
+        store.write([(b"a", b"1")], [])
+    store.restore("1")
+    assert not store.problem
+    assert len(list(store.scan(b"a", b"c"))) == 2000
+    store.close()
+    for name in ("CURRENT", "MANIFEST"):
+        (file,) = (tmp_path / "rows").glob(f"{name}*")
+        file.write_bytes(b"nothing")
+    store = RocksStateStore(str(tmp_path / "rows"))
+    assert "moved to" in store.problem
+    assert not list(store.scan(b"", b"z"))
+    store.restore("1")
+    assert len(list(store.scan(b"a", b"c"))) == 2000
+    store.close()
+
+
+def test_a_replacement_that_a_crash_interrupted_is_finished_or_forgotten(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.close()
+    (tmp_path / "rows").rename(tmp_path / "rows.ready")
+    store = RocksStateStore(str(tmp_path / "rows"))
+    assert len(list(store.scan(b"a", b"c"))) == 2000
+    store.close()
+    shutil.copytree(tmp_path / "rows", tmp_path / "rows.ready")
+    store = RocksStateStore(str(tmp_path / "rows"))
+    store.write([(b"d", b"1")], [])
+    store.restore("1")
+    assert store.get(b"d") is None
+    assert not (tmp_path / "rows.ready").exists()
+    store.close()

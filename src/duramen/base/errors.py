@@ -128,6 +128,7 @@ __all__ = [
     "SnapshotTooOld",
     "SparkFailed",
     "StaleMemberEpoch",
+    "StateDamaged",
     "StorageFailed",
     "StorageFull",
     "StreamDiffers",
@@ -500,6 +501,17 @@ class LogDamaged(DuramenError):
     id = "log-damaged"
     safe = "Records around the damage are kept and can be read; those in it cannot."
     remedy = "Seek past the damage, or stop the node and restore the file that its log names from a backup."
+
+
+class StateDamaged(DuramenError):
+    """A shard's rows are damaged or missing, and its log no longer has the records to rebuild them."""
+
+    id = "state-damaged"
+    safe = "Nothing was done. Other shards are not affected; damaged files are kept."
+    remedy = (
+        "Start the other replicas, restore the data directory from a backup, or delete the queue space"
+        " (docs/operations.md#damaged-rows)."
+    )
 
 
 class BatchCorrupt(DuramenError):

@@ -166,13 +166,13 @@ class StateRows(Protocol):
     """Rows to be read."""
 
     def get(self, key: bytes) -> bytes | None:
-        """Plain: the value of `key`. Raises StorageFailed if it is damaged."""
+        """Plain: the value of `key`. Raises StateDamaged if it is damaged, StorageFailed if it cannot be read now."""
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
         """Plain: the values of `keys`, in their order. Raises as `get`."""
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Plain: entries with `first <= key < end` in order. Raises StorageFailed if they are damaged."""
+        """Plain: entries with `first <= key < end` in order. Raises as `get`."""
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
         """Plain: for each key the first entry at or behind it, before `end`. Raises as `scan`."""
@@ -183,14 +183,15 @@ class ViewStore(StateRows, Protocol):
     """An ordered map of bytes to bytes on disk that is written in atomic batches.
 
     After a crash the map is as it was after *some* earlier batch, at or after the last flush: batches are never
-    torn and never reordered. So a position written in each batch tells which of them survived.
+    torn and never reordered. So a position written in each batch tells which of them survived. Blocking methods raise
+    as `get`.
     """
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order, as they were at this call.
 
-        Reads nothing outside the range: it takes no longer where neighbours were deleted. Once the store is cleared or
-        closed, the next entry is StorageFailed.
+        Reads nothing outside the range: it takes no longer where neighbours were deleted. Once the store is closed or
+        has other rows, the next entry is StorageFailed.
         """
 
     def version(self) -> object:
@@ -202,15 +203,18 @@ class ViewStore(StateRows, Protocol):
     def flush(self) -> None:
         """Blocking: everything written before this call survives a crash."""
 
-    def clear(self) -> None:
-        """Blocking: remove everything."""
-
     def close(self) -> None:
         """Blocking: flush and give it back."""
 
 
 class StateStore(ViewStore, Protocol):
-    """A ViewStore for rows that exist nowhere else: it keeps named checkpoints of all of them."""
+    """A ViewStore for rows that exist nowhere else: it keeps named checkpoints of all of them.
+
+    It deletes no damaged rows: it sets them aside, the first and the newest ones of them.
+    """
+
+    problem: str
+    """The damage because of which the rows can only be read, as far as they can be, until others replace them."""
 
     def make_checkpoint(self, name: str) -> None:
         """Blocking: keep the rows as they are now, flushed, under a new name; on disk when this returns."""
@@ -219,10 +223,19 @@ class StateStore(ViewStore, Protocol):
         """Blocking: the names of the checkpoints that there are, sorted."""
 
     def open_checkpoint(self, name: str) -> ViewStore:
-        """Blocking: the rows of a checkpoint, read-only. Raises StorageFailed if it cannot be read."""
+        """Blocking: the rows of a checkpoint, read-only. Raises StateDamaged if there are none that can be read."""
 
     def remove_checkpoint(self, name: str) -> None:
         """Blocking: remove a checkpoint that is not open; nothing if it is absent."""
 
-    def restore(self, name: str) -> None:
-        """Blocking: replace the rows by those of a checkpoint. Raises StorageFailed if it cannot be read."""
+    def reopen(self) -> None:
+        """Blocking: close it and open it again, as after a crash."""
+
+    def restore(self, name: str) -> str:
+        """Blocking: set the rows aside and use those of a checkpoint; returns where the former ones are."""
+
+    def replace(self, rows: Iterable[tuple[bytes, bytes]]) -> str:
+        """Blocking: like `restore`, with these rows, which may be read from this store."""
+
+    def set_aside(self, name: str) -> str:
+        """Blocking: set a checkpoint aside; returns where it is, or an empty text if there is none of this name."""

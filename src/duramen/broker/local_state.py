@@ -17,13 +17,15 @@ class LocalState:
     older checkpoint of all in-sync replicas: -1 if it does not lead or one is unknown.
     """
 
-    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "replicated")
+    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "replicated")
 
     def __init__(self) -> None:
         self.applied_offset = 0
         """The state covers the log below this offset."""
         self.floor_offset = 0
         """The log is kept from this offset on: the older checkpoint covers everything below."""
+        self.problem: DuramenError | None = None
+        """Why the leader takes no batches, if the state is lost."""
         self.moved: Callable[[], None] = _nothing
         self.replicated: Callable[[], None] = _nothing
         """Called when the partition gets a replica: from then on the high watermark is known."""

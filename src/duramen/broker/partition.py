@@ -309,6 +309,8 @@ class Partition:
         stream = self.stream
         if error is None and came is not batch and len(batch) > stream.max_message_bytes:
             error = self._too_large(batch)
+        if error is None and stream.shards and self.state is not None:
+            error = self.state.problem
         if error is not None:
             self._refuse(came, done, error)
             return

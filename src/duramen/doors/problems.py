@@ -98,6 +98,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.SnapshotStartOver: 410,
     errors.SnapshotTooOld: 410,
     errors.ExportExpired: 410,
+    errors.StateDamaged: 500,
     errors.StorageFailed: 503,
     errors.StorageFull: 507,
     errors.StreamDiffers: 409,

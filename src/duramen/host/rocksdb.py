@@ -1,12 +1,15 @@
 """The ports ViewStore and StateStore on RocksDB. The only module that imports the binding."""
 
+import contextlib
 import os
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import cast
 
 from rocksdict import (
+    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
@@ -20,7 +23,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import DuramenError, StateDamaged, StorageFailed
 
 __all__ = ["RocksStateStore", "RocksViewStore"]
 
@@ -28,11 +31,15 @@ _KIB = 1024
 _MIB = 1024 * 1024
 _FILTER_BITS = 10
 _GETS_AT_ONCE = 500
+_CHECKPOINT_CACHE_BYTES = 2 * _MIB
+_ROWS_AT_ONCE = 10_000
 _UNFINISHED = ".unfinished"
+_READY = ".ready"
+_NEWEST_KEPT = 2
 _NO_WAL = "disable_wal"  # an attribute, although the binding's stub has a method
 
 
-def _opened(path: str, cache_bytes: int) -> Rdict:
+def _opened(path: str, cache_bytes: int, *, read_only: bool = False) -> Rdict:
     # Small: a node keeps one or a few of these beside everything else, within its memory limit.
     table = BlockBasedOptions()
     table.set_block_cache(Cache(cache_bytes))
@@ -54,8 +61,22 @@ def _opened(path: str, cache_bytes: int) -> Rdict:
     options.set_max_open_files(128)
     options.set_max_background_jobs(1)
     options.set_keep_log_file_num(1)
+    access = AccessType.read_write()
+    if read_only:
+        options.set_paranoid_checks(False)  # else one missing file keeps all others from being read
+        access = AccessType.read_only()
     # Without its own options here, the column family of an existing database takes those it was made with.
-    return Rdict(path, options, column_families={"default": options})
+    return Rdict(path, options, column_families={"default": options}, access_type=access)
+
+
+def _error(path: str, error: Exception) -> DuramenError:
+    """The binding raises Exception itself. A failed read or write of the system may go well the next time."""
+    if isinstance(error, DuramenError):
+        return error
+    text = " ".join(str(error).split())
+    if "No such file" in text or ("Corruption" in text and "IO error" not in text):
+        return StateDamaged(f"the rows in {path} are damaged: {text}")
+    return StorageFailed(f"the rows in {path} cannot be used: {text}")
 
 
 class _Cursor:
@@ -75,36 +96,34 @@ class RocksViewStore:
     So a crash leaves the flushed state, which is always that after some batch.
     """
 
-    def __init__(self, path: str, cache_bytes: int = 8 * _MIB) -> None:
+    def __init__(self, path: str, cache_bytes: int = 8 * _MIB, *, read_only: bool = False) -> None:
         """Open or make it, with a block cache of `cache_bytes`.
 
-        Raises StorageFailed where the directory is damaged; then remove it.
+        Raises StateDamaged if the directory is damaged, StorageFailed if it cannot be opened now.
         """
         self._path = path
         self._cache_bytes = cache_bytes
+        self._read_only = read_only
         self._closings = 0
         self._cursors: weakref.WeakSet[_Cursor] = weakref.WeakSet()
         self._write_options = WriteOptions()
         setattr(self._write_options, _NO_WAL, True)
+        self._db = self._open()
+
+    def _open(self) -> Rdict:
         try:
-            self._db = _opened(path, cache_bytes)
+            return _opened(self._path, self._cache_bytes, read_only=self._read_only)
         except Exception as error:
-            raise self._damaged(error) from error
+            raise self._failed(error) from error
 
-    @staticmethod
-    def destroy(path: str) -> None:
-        """Remove a view that cannot be opened."""
-        shutil.rmtree(path, ignore_errors=True)
-
-    def _damaged(self, error: Exception) -> StorageFailed:
-        # The binding raises Exception itself.
-        return StorageFailed(f"the view in {self._path} is damaged: {error}")
+    def _failed(self, error: Exception) -> DuramenError:
+        return _error(self._path, error)
 
     def get(self, key: bytes) -> bytes | None:
         try:
             value = self._db.get(key)
         except Exception as error:
-            raise self._damaged(error) from error
+            raise self._failed(error) from error
         return value if isinstance(value, bytes) else None
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -114,7 +133,7 @@ class RocksViewStore:
             for at in range(0, len(keys), _GETS_AT_ONCE):
                 found += cast("list[bytes | None]", self._db.get([*keys[at : at + _GETS_AT_ONCE]]))
         except Exception as error:
-            raise self._damaged(error) from error
+            raise self._failed(error) from error
         return found
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -130,13 +149,16 @@ class RocksViewStore:
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         rows, found = self._db.iter(options), list[tuple[bytes, bytes] | None]()
-        for key in keys:
-            rows.seek(key)
-            found.append((bytes(rows.key()), bytes(rows.value())) if rows.valid() else None)
         try:
-            rows.status()
+            for key in keys:
+                rows.seek(key)
+                if rows.valid():
+                    found.append((bytes(rows.key()), bytes(rows.value())))
+                else:
+                    rows.status()  # the next seek forgets it
+                    found.append(None)
         except Exception as error:
-            raise self._damaged(error) from error
+            raise self._failed(error) from error
         finally:
             del rows  # a traceback would keep it, and with it the files
         return found
@@ -155,11 +177,11 @@ class RocksViewStore:
             if cursor.rows is not None:
                 cursor.rows.next()
         if cursor.rows is None:
-            raise StorageFailed(f"the view in {self._path} was closed or cleared during a scan")
+            raise StorageFailed(f"the rows in {self._path} were closed or replaced during a scan")
         try:
             cursor.rows.status()  # an iterator ends at a damaged block as at the last row
         except Exception as error:
-            raise self._damaged(error) from error
+            raise self._failed(error) from error
         finally:
             cursor.rows = None
 
@@ -172,34 +194,62 @@ class RocksViewStore:
             batch[key] = value
         for key in deletes:
             del batch[key]
-        self._db.write(batch, self._write_options)
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as error:
+            raise self._failed(error) from error
 
     def flush(self) -> None:
-        self._db.flush(wait=True)
-
-    def clear(self) -> None:
-        self._close()
-        shutil.rmtree(self._path)
-        self._db = _opened(self._path, self._cache_bytes)
+        try:
+            self._db.flush(wait=True)
+        except Exception as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
-        self._db.flush(wait=True)
-        self._close()
+        try:
+            if not self._read_only:
+                self.flush()
+        finally:
+            self._close()
 
     def _close(self) -> None:
         self._closings += 1
         for cursor in list(self._cursors):
             cursor.rows = None
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:
+            raise self._failed(error) from error
 
 
 class RocksStateStore(RocksViewStore):
-    """A view with checkpoints beside it: directories of hard links to its files, which RocksDB never changes."""
+    """A view with checkpoints beside it: directories of hard links to its files, which RocksDB never changes.
+
+    What is set aside is moved to a directory beside it.
+    """
 
     def __init__(self, path: str, cache_bytes: int = 8 * _MIB) -> None:
-        super().__init__(path, cache_bytes)
+        self.problem = ""
         self._beside = f"{path}.checkpoints"
+        self._aside = f"{path}.damaged"
         os.makedirs(self._beside, exist_ok=True)
+        ready = path + _READY
+        if os.path.isdir(ready) and not os.path.isdir(path):
+            os.rename(ready, path)
+        super().__init__(path, cache_bytes)
+
+    def _open(self) -> Rdict:
+        self.problem, self._read_only = "", False
+        try:
+            return super()._open()
+        except StateDamaged as error:
+            self.problem, self._read_only = str(error), True
+        try:
+            return super()._open()
+        except StateDamaged:
+            self._read_only = False
+            self.problem = f"{self.problem}; they were moved to {self._move(self._path, 'rows')}"
+            return super()._open()
 
     def _checkpoint(self, name: str) -> str:
         return os.path.join(self._beside, name)
@@ -208,7 +258,10 @@ class RocksStateStore(RocksViewStore):
         self.flush()
         made = self._checkpoint(name) + _UNFINISHED
         shutil.rmtree(made, ignore_errors=True)
-        Checkpoint(self._db).create_checkpoint(made)
+        try:
+            Checkpoint(self._db).create_checkpoint(made)
+        except Exception as error:
+            raise self._failed(error) from error
         os.rename(made, self._checkpoint(name))
         _sync_directory(self._beside)
 
@@ -218,22 +271,63 @@ class RocksStateStore(RocksViewStore):
     def open_checkpoint(self, name: str) -> RocksViewStore:
         path = self._checkpoint(name)
         if not os.path.isdir(path):
-            raise StorageFailed(f"there is no checkpoint {path}")
-        return RocksViewStore(path, self._cache_bytes)
+            raise StateDamaged(f"there is no checkpoint {path}")
+        return RocksViewStore(path, min(self._cache_bytes, _CHECKPOINT_CACHE_BYTES), read_only=True)
 
     def remove_checkpoint(self, name: str) -> None:
         shutil.rmtree(self._checkpoint(name), ignore_errors=True)
 
-    def restore(self, name: str) -> None:
+    def set_aside(self, name: str) -> str:
+        path = self._checkpoint(name)
+        return self._move(path, f"checkpoint-{name}") if os.path.isdir(path) else ""
+
+    def reopen(self) -> None:
+        with contextlib.suppress(DuramenError):
+            self._close()  # it is closed if it could not be opened again
+        self._db = self._open()
+
+    def restore(self, name: str) -> str:
         self.open_checkpoint(name).close()
-        restored = self._path + _UNFINISHED
-        shutil.rmtree(restored, ignore_errors=True)
-        shutil.copytree(self._checkpoint(name), restored, copy_function=_link)
+        made = self._path + _UNFINISHED
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.copytree(self._checkpoint(name), made, copy_function=_link)
+        return self._use(made)
+
+    def replace(self, rows: Iterable[tuple[bytes, bytes]]) -> str:
+        made = self._path + _UNFINISHED
+        shutil.rmtree(made, ignore_errors=True)
+        store, left = RocksViewStore(made, _CHECKPOINT_CACHE_BYTES), iter(rows)
+        try:
+            while some := [*islice(left, _ROWS_AT_ONCE)]:
+                store.write(some, ())
+        finally:
+            store.close()
+        return self._use(made)
+
+    def _use(self, made: str) -> str:
+        """Put a directory in the place of the rows. A start after a crash finds the one or the other."""
+        ready = self._path + _READY
+        shutil.rmtree(ready, ignore_errors=True)
+        _sync_directory(made)
+        os.rename(made, ready)
         self._close()
-        shutil.rmtree(self._path)
-        os.rename(restored, self._path)
+        where = self._move(self._path, "rows")
+        os.rename(ready, self._path)
         _sync_directory(os.path.dirname(self._path))
-        self._db = _opened(self._path, self._cache_bytes)
+        self._db = self._open()
+        return where
+
+    def _move(self, path: str, label: str) -> str:
+        """Set a directory aside: of all that were, the first one and the newest ones are kept."""
+        os.makedirs(self._aside, exist_ok=True)
+        names = sorted(name for name in os.listdir(self._aside) if name[:6].isdigit())
+        number = 1 + max((int(name[:6]) for name in names), default=0)
+        where = os.path.join(self._aside, f"{number:06d}-{label}")
+        os.rename(path, where)
+        _sync_directory(self._aside)
+        for name in names[1 : 1 - _NEWEST_KEPT]:
+            shutil.rmtree(os.path.join(self._aside, name), ignore_errors=True)
+        return where
 
 
 def _link(source: str, target: str) -> str:

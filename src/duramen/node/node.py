@@ -194,10 +194,15 @@ class NodeAssembly:
 
     def _add_obstacles(self, store: Store, membership: "ClusterMember | None") -> None:
         self._readiness.add(partial(_storage_problem, store, membership))
+        self._readiness.add(self._rows_problem)
         if membership is not None:
             self._readiness.add(partial(_cut_off_problem, membership))
             self._quorum = Lasting(partial(_quorum_problem, membership), _ELECTION_MS, self._clock)
             self._readiness.add(self._quorum.problem)
+
+    def _rows_problem(self) -> str:
+        problem = None if self._broker is None else self._broker.coordinators.problem
+        return "" if problem is None else str(problem)
 
     async def _open_store(self, files: FileSystem, directory: DataDirectory) -> Store:
         handles = Handles(files, min(_OPEN_SEGMENTS, allow_descriptors() // _DESCRIPTORS_A_SEGMENT))
@@ -303,7 +308,7 @@ class NodeAssembly:
     def _make_broker(self, store: Store, directory: DataDirectory, membership: "ClusterMember | None") -> Broker:
         shutil.rmtree(self.data_dir / _OLD_VIEWS, ignore_errors=True)
         cache_bytes = self.settings.integer("memory.limit.bytes") // _ROWS_SHARE
-        self._rows = CoordinatorRows(self.data_dir, _report, cache_bytes)
+        self._rows = CoordinatorRows(self.data_dir, cache_bytes)
         ports = Ports(self._require_worker(), self._clock, HostRandomness(), self._rows.open)
         return Broker(
             ports, self._deadlines, store, self.settings, self._metrics,

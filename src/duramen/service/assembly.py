@@ -47,6 +47,7 @@ from duramen.coordinators.lease.leases import LEASES, RemoteLeases, SnapshotLeas
 from duramen.coordinators.lease.records import LEASES_STREAM
 from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.exports import Exports
+from duramen.coordinators.runtime.row_scrub import RowScrub
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
@@ -152,6 +153,8 @@ class BrokerParts(ABC):
         self.caller = self._caller()
         self.offsets = GroupOffsets(self.store, lambda: self.coordinators, self.clock, alone=self.alone)
         self.coordinators = self._runtime(kinds)
+        scrub = RowScrub(self.coordinators.states, self.ports.worker, self.report)
+        self.store.scrubber.others.append(lambda: [scrub])
         self.exports = Exports(
             self.coordinators.states, self.ports.worker, self.clock, self.deadlines, self.store.node_epoch
         )
@@ -192,8 +195,9 @@ class BrokerParts(ABC):
         self.metrics.counter("duramen_memory_limit_bytes").value = self.settings.integer("memory.limit.bytes")
         _report_from(self.store, self.streams, self.report)
         self.measures = Measures(
-            self.streams, self.groups, self.transactions, self.lags, self.clock, self.metrics, self.views
-        )
+            self.streams, self.groups, self.transactions, self.lags, self.clock, self.metrics, self.views,
+            self.coordinators,
+        )  # fmt: skip
         self.node_configs = NodeConfigs(self.settings, self.membership, self.node_id, self.report)
 
     def _make_shares(self) -> None:

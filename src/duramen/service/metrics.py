@@ -11,6 +11,7 @@ from duramen.broker.views.running import RunningView
 from duramen.broker.views.views import KeyedViews
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.storage.log.log import Log
 
@@ -42,6 +43,7 @@ class Measures:
         clock: Clock,
         metrics: Metrics,
         views: KeyedViews,
+        coordinators: Runtime,
     ) -> None:
         self._streams = streams
         self._groups = groups
@@ -57,6 +59,8 @@ class Measures:
         metrics.compute("duramen_log_end_offset", lambda: self._of_logs(lambda log: log.high_watermark))
         for name, value in _OF_VIEWS.items():
             metrics.compute(f"duramen_view_{name}", partial(self._of_views, value))
+        metrics.compute("duramen_rows_damaged_total", lambda: [((), coordinators.states.damages)])
+        metrics.compute("duramen_states_lost", lambda: [((), len(coordinators.losses))])
         metrics.compute("duramen_log_bytes", lambda: self._of_logs(Log.size_bytes))
         metrics.compute("duramen_transactions_open", lambda: [((), len(transactions.open_since_ms()))])
         metrics.compute("duramen_transaction_longest_open_seconds", self._longest_open)

@@ -1,13 +1,13 @@
 """Rows of a state against a model, while the store is damaged, restored, taken back by crashes, and replaced."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
+from duramen.base.errors import CoordinatorLoading, DuramenError, StateDamaged, StorageFailed
 from duramen.base.ids import LogId, Position
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
@@ -143,7 +143,7 @@ class Node:
             self.store.damage(checkpoints=1 if self.store.readable > 1 else 0)
 
     def restore(self) -> None:
-        self.states.restore(DuramenError("as it is asked for"), lambda: None)
+        self.states.restore(StateDamaged("as it is asked for"), lambda: None)
 
     def crash(self) -> None:
         self.store.crash(self.chance)
@@ -177,9 +177,11 @@ def applied(states: RowStates, worker: ManualWorker, log: Log, offset: int) -> N
     worker.settle()
 
 
-def opened(store: MemoryStateStore, logs: list[Log]) -> tuple[RowStates, ManualWorker]:
+def opened(
+    store: MemoryStateStore, logs: list[Log], report: Callable[[str], None] = lambda _: None
+) -> tuple[RowStates, ManualWorker]:
     worker = ManualWorker()
-    states = RowStates(lambda: store, worker, lambda _: None, 1_000, lambda: logs)
+    states = RowStates(lambda: store, worker, report, 1_000, lambda: logs)
     states.open()
     worker.settle()
     return states, worker

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import StateDamaged
 from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.sim.machine.clock import ManualWorker
 from duramen.sim.machine.views import MemoryViewStore
@@ -28,7 +28,7 @@ class Rows:
     def __init__(self) -> None:
         self.store = Failing()
         self.worker = ManualWorker()
-        self.damaged: list[StorageFailed] = []
+        self.damaged: list[StateDamaged] = []
         self.behind = WriteBehind(self.store, self.worker, self.damaged.append)
         self.flushed = 0
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_read_and_written_with_what_comes_next() -> No
 
 def test_a_damaged_store_is_told_and_nothing_more_is_written_to_it() -> None:
     rows = Rows()
-    rows.store.error = StorageFailed("damaged")
+    rows.store.error = StateDamaged("damaged")
     rows.behind.put({b"a": b"1"})
     rows.worker.settle()
     assert [str(error) for error in rows.damaged] == ["damaged"]

@@ -94,7 +94,7 @@ class KeyedViews:
         self._oldest_lease = oldest_lease
         self._oldest_reader = oldest_reader
         self._limit_bytes = limit_bytes
-        store.scrubber.others = self.running
+        store.scrubber.others.append(self.running)
         streams.listeners.append(self._changed)
 
     def find(self, partition: Partition, stream: Stream) -> RunningView | None:

@@ -242,9 +242,12 @@ class ActiveShard:
     # -- from the log to the answer -----------------------------------------------------------------
 
     def advanced(self, position: int, failed: DuramenError | None = None) -> None:
-        """The state has applied the log below `position`; `failed`: it has not advanced for some time."""
+        """The state has applied the log below `position`; with `failed` it has not advanced for some time."""
         self._position, self._failed = position, failed
         if self._over is not None:
+            return
+        if failed is not None and self.loaded:
+            self.reload(failed)  # what waits would wait for as long as the failure lasts
             return
         self._load()
         while self._appended and self._appended[0][1] <= self._position:

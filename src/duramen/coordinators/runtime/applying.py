@@ -58,6 +58,11 @@ class Retry:
         """The error, once it has persisted for some time."""
         return self._error if self._failures >= _TRIES else None
 
+    @property
+    def last(self) -> DuramenError | None:
+        """The error of the last try."""
+        return self._error
+
     def failed(self, error: DuramenError) -> None:
         """Schedule the next try."""
         self._error = error

@@ -21,6 +21,7 @@ from duramen.base.ids import LogId
 from duramen.base.ports import StateRows, StateStore
 
 __all__ = [
+    "ALL_ROWS",
     "EMPTY",
     "HELD",
     "LogRows",
@@ -45,6 +46,8 @@ _POSITIONS: Final = b"\x00"
 _INSTALLATIONS: Final = b"\x01"
 _ROWS: Final = b"\x02"
 _END: Final = b"\x03"
+ALL_ROWS: Final = b"", _END
+"""The range of the keys of all rows."""
 _SWEPT_AT_ONCE: Final = 10_000
 HELD: Final = "held-"
 """The prefix of checkpoints that are kept for readers: they are never restored."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
+from duramen.base.errors import CoordinatorLoading, DuramenError, StateDamaged
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.applying import Done
@@ -94,7 +94,7 @@ class RowState:
 
         try:
             self._states.apply_at_once(log, base, next_offset, make)
-        except StorageFailed as error:
+        except StateDamaged as error:
             raise self._damaged(error) from None
         if base.generation == 0:
             self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
@@ -102,31 +102,34 @@ class RowState:
             self._tell(found)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`. Raises CoordinatorLoading while rows are being restored or about to be."""
+        """The value of `key`. Raises CoordinatorLoading while rows are being restored or about to be.
+
+        Raises StorageFailed if they cannot be read now.
+        """
         try:
             return self._rows().get(key)
-        except StorageFailed as error:
+        except StateDamaged as error:
             raise self._damaged(error) from None
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
         """The values of `keys`. Raises like `get`."""
         try:
             return self._rows().get_many(keys)
-        except StorageFailed as error:
+        except StateDamaged as error:
             raise self._damaged(error) from None
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with `first <= key < end` in order. Raises like `get`."""
         try:
             yield from self._rows().scan(first, end)
-        except StorageFailed as error:
+        except StateDamaged as error:
             raise self._damaged(error) from None
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
         """For each key the first entry at or after it, before `end`. Raises like `get`."""
         try:
             return self._rows().ceilings(keys, end)
-        except StorageFailed as error:
+        except StateDamaged as error:
             raise self._damaged(error) from None
 
     def _rows(self) -> LogRows:
@@ -141,6 +144,6 @@ class RowState:
             )
         return self._found
 
-    def _damaged(self, error: StorageFailed) -> CoordinatorLoading:
+    def _damaged(self, error: StateDamaged) -> CoordinatorLoading:
         self._states.restore(error, lambda: None)
         return CoordinatorLoading(f"the rows are damaged: {error}")

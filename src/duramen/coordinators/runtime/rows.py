@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar, cast
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
+from duramen.base.errors import CoordinatorLoading, DuramenError, StateDamaged, StorageFailed
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows, StateStore, Worker
 from duramen.codec.batch import DecodedRecord
@@ -14,7 +14,6 @@ from duramen.coordinators.runtime.applying import Done
 from duramen.coordinators.runtime.batches import unapplied, without_markers
 from duramen.coordinators.runtime.layout import (
     EMPTY,
-    HELD,
     LogRows,
     StoredState,
     all_stored,
@@ -28,6 +27,7 @@ from duramen.coordinators.runtime.layout import (
     stored_of,
     sweep,
 )
+from duramen.coordinators.runtime.recovery import FoundRows, open_rows, recover
 from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
 from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.storage.log.log import Log
@@ -49,20 +49,11 @@ class CheckpointPage(NamedTuple):
     after: bytes | None
 
 
-class _Found(NamedTuple):
-    """The state of the store at its opening; `damage` is empty if the rows could be read."""
-
-    store: StateStore
-    checkpoints: list[tuple[str, dict[int, StoredState]]]
-    stored: dict[int, StoredState]
-    damage: str
-
-
 class RowStates:
     """Rows and positions by log. `logs` are the existing ones; `open_store` blocks, and raises StorageFailed.
 
     The store is opened when the first state needs it. `restored` is called if the rows may have changed, and when a
-    restore starts; `kept` after a checkpoint; `not_opened` if opening fails.
+    restore starts; `kept` after a checkpoint; `not_opened` if opening or a restore fails.
     """
 
     def __init__(
@@ -74,22 +65,29 @@ class RowStates:
         self._open = open_store
         self._store: StateStore | None = None
         self._behind: WriteBehind | None = None
-        self._opens = False
+        self._opens = False  # whether a job opens or restores the rows
+        self._usable = False
+        self._restores = list[Callable[[], None]]()  # callbacks after the restore in progress
+        self._cause = ""  # the reason of the last restore
+        self._told = ""  # the last failure that was reported
         self._worker = worker
         self._report = report
         self._checkpoint_records = checkpoint_records
         self._logs = logs
         self._sync = sync
         self._stored: dict[int, StoredState] = {}
-        self._checkpoints: list[tuple[str, dict[int, StoredState]]] = []
+        self._checkpoints: list[tuple[str, Mapping[int, StoredState]]] = []
         self._number = 0
         self._applied = 0
         self._making = False
         self._sweeps = 0  # requests since the sweep in progress started, including its own
-        self._restoring: list[Callable[[], None]] | None = None
         self._in_flight = Counter[int]()  # writes by log
         self._readers = list[tuple[frozenset[int], Callable[[], None]]]()
         self._deferred = list[Callable[[], None]]()  # writes that wait for readers
+        self.damage: Mapping[int, str] = {}
+        """Why the last restore found no rows of these logs."""
+        self.damages = 0
+        """How often damage was found since the start."""
         self.is_foreign = False
         """While `restored` is called: whether newly opened rows belong to logs that do not exist."""
         self.is_read: Callable[[], bool] = lambda: False
@@ -103,57 +101,46 @@ class RowStates:
     def open(self) -> None:
         """Open the store and find the rows and the checkpoints, unless that is done or in progress.
 
-        `restored` is called once the rows can be used, `not_opened` if that fails.
+        `restored` is called once the rows can be used, `not_opened` if that fails. If a restore has failed, it is tried
+        again.
         """
-        if self._opens or self._store is not None:
-            return
-        self._opens = True
-        self._worker.submit("rows", self._find, self._opened)
+        if not (self._opens or self._usable):
+            self._find()
 
-    def _find(self) -> _Found:
-        damage = ""
-        store, checkpoints = self._open(), list[tuple[str, dict[int, StoredState]]]()
-        for name in store.checkpoints():
-            if name.startswith(HELD):
-                store.remove_checkpoint(name)
-        for name in store.checkpoints():
-            try:
-                rows = store.open_checkpoint(name)
-                try:
-                    checkpoints.append((name, all_stored(rows)))
-                finally:
-                    rows.close()
-            except StorageFailed:
-                store.remove_checkpoint(name)
-        try:
-            found = all_stored(store)
-        except StorageFailed as error:
-            found, damage = {}, str(error)
-        if not found:
-            # The rows are damaged, or a restore was interrupted.
-            for name, _ in reversed(checkpoints):
-                store.restore(name)
-                found = all_stored(store)
-                break
-            else:
-                store.clear()
-        return _Found(store, checkpoints, found, damage)
+    def _find(self, *, rewrite: bool = False) -> None:
+        self._opens, logs, store = True, [log.id for log in self._logs()], self._store
+        if store is None:
+            self._worker.submit("rows", lambda: open_rows(self._open, logs), self._opened)
+        else:
+            self._worker.submit("rows", lambda: recover(store, logs, rewrite=rewrite), self._opened)
 
-    def _opened(self, result: _Found | BaseException) -> None:
-        self._opens = False
+    def _opened(self, result: FoundRows | BaseException) -> None:
+        self._opens, first = False, self._store is None
+        waiting, self._restores = self._restores, []
         if isinstance(result, BaseException):
             error = StorageFailed(f"rows of coordinators cannot be opened: {result}")
-            self._report(str(error))
+            if str(error) != self._told:
+                self._told = str(error)
+                self._report(self._told)
+            for one in waiting:
+                one()
             self.not_opened(error)
             return
-        self._store, checkpoints, self._stored, damage = result
+        self._store, checkpoints, self._stored, self.damage, reports = result
+        self._told, self._usable = "", True
+        for text in reports:
+            self._report(text)
         self._behind = self._over(self._store)
-        if damage:
-            self._report(f"rows of coordinators were damaged and were restored from a checkpoint: {damage}")
-        self._checkpoints = checkpoints[-_GENERATIONS:]
-        self._number = max((int(name) for name, _ in checkpoints), default=0)
-        self.is_foreign = bool(self._stored.keys() - {log.id for log in self._logs()})
-        self.sweep()
+        self._checkpoints = [*checkpoints[-_GENERATIONS:]]
+        self._number = max([self._number, *(int(name) for name, _ in checkpoints)])
+        for one in waiting:
+            one()
+        if first:
+            self.damages += bool(reports)
+            self.is_foreign = bool(self._stored.keys() - {log.id for log in self._logs()})
+            self.sweep()
+        if reports and self._stored and len(checkpoints) < _GENERATIONS:
+            self._checkpoint_soon()
         self.restored()
         self.is_foreign = False
 
@@ -163,7 +150,7 @@ class RowStates:
     @property
     def available(self) -> bool:
         """Whether the rows match their positions: not before they are opened, nor while they are being restored."""
-        return self._store is not None and self._restoring is None
+        return self._usable
 
     @property
     def _rows(self) -> StateStore:
@@ -252,7 +239,7 @@ class RowStates:
         """
 
         def ended(result: T | BaseException) -> None:
-            if isinstance(result, StorageFailed):
+            if isinstance(result, StateDamaged):
                 self.restore(result, partial(done, result))
             elif isinstance(result, BaseException) and not isinstance(result, DuramenError):
                 done(StorageFailed(f"rows of coordinators cannot be written: {result}"))
@@ -262,40 +249,44 @@ class RowStates:
         self._worker.submit("rows", job, ended)
 
     def restore(self, error: DuramenError, done: Callable[[], None]) -> None:
-        """The rows are damaged: restore the newest readable checkpoint, or start empty."""
-        if self._restoring is not None:
-            self._restoring.append(done)
+        """Rows turned out to be damaged: restore what can be read of them and of their checkpoints.
+
+        Rows that can all be read stay. If the same error comes again, they are written to new files.
+        """
+        if not self._usable and not self._opens:
+            done()  # the restore is tried again
             return
-        self._restoring = [done]
+        self._restores.append(done)
+        if self._opens:
+            return
+        self._usable = False
         self._applied_rows.end()
-        self._report(f"rows of coordinators are damaged and are being restored from a checkpoint: {error}")
-
-        def job() -> tuple[dict[int, StoredState], list[str]]:
-            unread = list[str]()
-            for name in reversed(restorable(self._rows)):
-                try:
-                    self._rows.restore(name)
-                    return all_stored(self._rows), unread
-                except StorageFailed:
-                    self._rows.remove_checkpoint(name)
-                    unread.append(name)
-            self._rows.clear()
-            return {}, unread
-
-        def ended(result: tuple[dict[int, StoredState], list[str]] | BaseException) -> None:
-            if isinstance(result, BaseException):
-                self._report(f"rows of coordinators cannot be restored: {result}")
-            else:
-                self._stored, unread = result
-                self._checkpoints = [one for one in self._checkpoints if one[0] not in unread]
-            self._behind = self._over(self._rows)
-            waiting, self._restoring = self._restoring or [], None
-            for one in waiting:
-                one()
-            self.restored()
-
-        self._worker.submit("rows", job, ended)
+        self.damages += 1
+        self._report(f"rows of coordinators are damaged and are being restored: {error}")
+        again, self._cause = str(error) == self._cause, str(error)
+        self._find(rewrite=again)
         self.restored()
+
+    def replace_checkpoint(self, name: str, error: StateDamaged) -> None:
+        """A checkpoint is damaged: set it aside, and make another one."""
+
+        def moved(where: str | DuramenError) -> None:
+            if isinstance(where, DuramenError):
+                self._report(f"checkpoint {name} of coordinators' rows cannot be set aside: {where}")
+            elif where:
+                self.damages += 1
+                self._report(f"checkpoint {name} of coordinators' rows is damaged, and is in {where} now: {error}")
+                self._checkpoints = [one for one in self._checkpoints if one[0] != name]
+                self._checkpoint_soon()
+                self.kept()
+
+        if name in self.checkpoints:
+            self._run(lambda: self._rows.set_aside(name), moved)
+
+    @property
+    def checkpoints(self) -> Sequence[str]:
+        """The names of the checkpoints, the oldest first."""
+        return [name for name, _ in self._checkpoints]
 
     def _write(self, log_id: int, job: Callable[[], StoredState | None], done: Done) -> None:
         """Run a job that writes and returns the new position.
@@ -381,7 +372,7 @@ class RowStates:
     ) -> None:  # fmt: skip
         """Apply the result of `make` on the rows; with an empty `base`, as a new generation. It is written later.
 
-        Raises StorageFailed if rows are damaged.
+        Raises StateDamaged if rows are damaged.
         """
         rows, log_id = self._applied_rows, log.id
         generation = base.generation or new_generation(rows, log_id)
@@ -487,11 +478,21 @@ class RowStates:
             stored = positions.get(log.id, EMPTY)
             if wanted in ("", name) and stored.offset >= start_offset and _fits(stored, log, ahead=False):
                 job = partial(self._read_page, name, log.id, stored, after)
-                self._worker.submit("rows", job, lambda found: done(_as_error(found)))
+                self._worker.submit("rows", job, partial(self._page_read, name, done))
                 return
         if not wanted and self.available and self.stored(log, leads=True).offset >= max(start_offset, log.start_offset):
             self._checkpoint_soon()
         done(CoordinatorLoading(f"there is no checkpoint {wanted} at or behind offset {start_offset}"))
+
+    def _page_read(
+        self, name: str, done: Callable[[CheckpointPage | DuramenError], None], found: CheckpointPage | BaseException
+    ) -> None:
+        if isinstance(found, StateDamaged):
+            self.replace_checkpoint(name, found)
+        if isinstance(found, CheckpointPage | DuramenError):
+            done(found)
+        else:
+            done(StorageFailed(f"a checkpoint cannot be read: {found}"))
 
     def _read_page(self, name: str, log_id: int, stored: StoredState, after: bytes | None) -> CheckpointPage:
         store, rows, size = self._rows.open_checkpoint(name), list[tuple[bytes, bytes]](), 0
@@ -586,9 +587,3 @@ def _fits(stored: StoredState, log: Log, *, ahead: bool) -> bool:
     if stored.offset > log.end_offset:
         return ahead
     return stored.offset <= log.start_offset or log.takeovers.epoch_at(stored.offset - 1) == stored.leader_epoch
-
-
-def _as_error(found: CheckpointPage | BaseException) -> CheckpointPage | DuramenError:
-    if isinstance(found, CheckpointPage | DuramenError):
-        return found
-    return StorageFailed(f"a checkpoint cannot be read: {found}")

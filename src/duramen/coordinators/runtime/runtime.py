@@ -5,7 +5,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from duramen.base.deadlines import Alarm, Deadlines
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, RequestInvalid
+from duramen.base.errors import (
+    CoordinatorLoading,
+    DuramenError,
+    NotCoordinator,
+    NotLeader,
+    OutcomeUnknown,
+    RequestInvalid,
+    StateDamaged,
+)
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.local_state import LocalState
 from duramen.broker.membership import NodeMembership
@@ -16,6 +24,7 @@ from duramen.coordinators.runtime.active import ActiveShard, AnswerDone
 from duramen.coordinators.runtime.applying import Applier, Done, Retry, ShardState
 from duramen.coordinators.runtime.batches import CommittedBatch
 from duramen.coordinators.runtime.cuts import LaterCuts
+from duramen.coordinators.runtime.loss import StateLoss
 from duramen.coordinators.runtime.memory_state import MemoryState, NoRows
 from duramen.coordinators.runtime.row_state import RowState
 from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
@@ -55,10 +64,12 @@ class _Replica:
     """A partition of a kind, on this node."""
 
     def __init__(
-        self, kit: RuntimeParts, kind: ShardKind[Any], partition: Partition, tell_loaded: Callable[[], None]
-    ) -> None:
+        self, kit: RuntimeParts, kind: ShardKind[Any], partition: Partition, tell_loaded: Callable[[], None],
+        opening: Retry,
+    ) -> None:  # fmt: skip
         self._kit = kit
         self._tell_loaded = tell_loaded
+        self._opening = opening
         self._kind = kind
         self.partition = partition
         self.active: ActiveShard | None = None
@@ -66,6 +77,7 @@ class _Replica:
         self._row_state: RowState | None = None
         self._applier: Applier | None = None
         self._installer: Installer | None = None
+        self._loss = StateLoss(partition, kit.states, kit.report)
         self._alarm = Alarm(kit.deadlines, self._due)
         self._cuts = LaterCuts(kit.clock, Alarm(kit.deadlines, self.advanced))
         self._local: LocalState | None = None
@@ -216,6 +228,7 @@ class _Replica:
         if self._row_state is not None and self._row_state.available:
             if position >= log.start_offset:
                 self._end_installation()
+                self._loss.end()
             else:
                 self._install(log)
         if local is not None:
@@ -223,6 +236,7 @@ class _Replica:
             local.applied_offset, local.floor_offset = max(position, 0), states.floor(log, leads=active is not None)
             local.moved()
             local.acknowledge()
+            self._refuse_appends(local)
         if active is None or active is not self.active:
             return
         active.advanced(position if position >= log.start_offset else -1, self.failure())
@@ -257,8 +271,20 @@ class _Replica:
                 self._kit.report(f"partition {self.partition.index} of {self._kind.stream} is loaded again: {error}")
         self.advanced()
 
+    def _refuse_appends(self, local: LocalState) -> None:
+        local.problem, failure = self._loss.error, self.failure()
+        if failure is not None:
+            local.acknowledge(OutcomeUnknown(f"the log has the records, and the state lacks them: {failure}"))
+
+    @property
+    def loss(self) -> StateDamaged | None:
+        """The error of commands and reads if the state is lost."""
+        return self._loss.error
+
     def failure(self) -> DuramenError | None:
-        """The reason why the state has not advanced for some time."""
+        """The reason why the state has not advanced for some time, or cannot be had."""
+        if self._row_state is not None and (error := self._loss.error or self._opening.error) is not None:
+            return error
         by = self._installer or self._applier
         return None if by is None else by.retry.error
 
@@ -280,6 +306,8 @@ class _Replica:
     def _install(self, log: Log) -> None:
         states = self._kit.states
         if self._installer is not None and self._installer.log is log:
+            if (error := self._installer.failure) is not None:
+                self._loss.found(error, alone=self._installer.alone)
             return
         self._end_installation()
         self._installer = Installer(
@@ -441,7 +469,18 @@ class Runtime:
 
     def _not_opened(self, error: DuramenError) -> None:
         self._opening.failed(error)
+        self._each(_Replica.advanced)
         self._tell_loaded()
+
+    @property
+    def losses(self) -> Sequence[StateDamaged]:
+        """The errors of the states that are lost on this node."""
+        return [loss for one in self._replicas.values() if (loss := one.loss) is not None]
+
+    @property
+    def problem(self) -> DuramenError | None:
+        """Why no rows can be used, once that has lasted for some time."""
+        return self._opening.error
 
     def _tell_loaded(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -527,6 +566,8 @@ class Runtime:
     def _restored(self) -> None:
         if self._kit.states.is_foreign and self._kit.membership.first_role is None:
             self._kit.report("the stored state of coordinators does not fit the existing logs: it is rebuilt")
+        if self._kit.states.available:
+            self._opening.went_well()
         self._each(_Replica.restored)
 
     def _look(self) -> None:
@@ -553,7 +594,7 @@ class Runtime:
     def _run(self, kind: ShardKind[Any], partition: Partition) -> None:
         key = partition.stream.name, partition.index
         if key not in self._replicas:
-            replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded)
+            replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded, self._opening)
             if self._kit.membership.first_role is None:
                 replica.lead(partition.leader_epoch)  # a standalone node leads every partition
 

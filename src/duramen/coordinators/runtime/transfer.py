@@ -98,7 +98,14 @@ class Installer:
         self._tries = 0
         self._source = -1
         self._generation = 0
+        self.alone = False
+        """Whether no other node is asked."""
         self._over = False
+
+    @property
+    def failure(self) -> DuramenError | None:
+        """Why no rows come: known after one try if no other node is asked, else once it persists."""
+        return self.retry.last if self.alone else self.retry.error
 
     def end(self) -> None:
         """The rows are no longer needed."""
@@ -108,6 +115,7 @@ class Installer:
     def begin(self) -> None:
         """Ask the next node for all rows."""
         sources = self._sources()
+        self.alone = len(sources) == 1
         self._source = sources[self._tries % len(sources)]
         self._tries += 1
         self._states.begin_installation(self.log, self._begun)

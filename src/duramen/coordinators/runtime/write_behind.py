@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Final
 
-from duramen.base.errors import StorageFailed
+from duramen.base.errors import StateDamaged
 from duramen.base.ports import StateRows, ViewStore, Worker
 
 __all__ = ["WriteBehind"]
@@ -21,7 +21,7 @@ class WriteBehind(StateRows):
     be written for another reason are read from memory, and written with the next ones.
     """
 
-    def __init__(self, store: ViewStore, worker: Worker, damaged: Callable[[StorageFailed], None]) -> None:
+    def __init__(self, store: ViewStore, worker: Worker, damaged: Callable[[StateDamaged], None]) -> None:
         self._store = store
         self._worker = worker
         self._damaged = damaged
@@ -108,7 +108,7 @@ class WriteBehind(StateRows):
             self._written = {}
             for done in flushes:
                 done()
-            if isinstance(result, StorageFailed):
+            if isinstance(result, StateDamaged):
                 self._damaged(result)
             elif result is None or self._flushes:
                 self._write()

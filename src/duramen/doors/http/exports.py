@@ -131,9 +131,10 @@ async def _topics(call: Call, query: TopicsExportQuery) -> Response:
 
 
 _ASKING: Final = (
-    errors.CoordinatorLoading, errors.NotCoordinator, errors.NotLeader, errors.NodeStopping, errors.StorageFailed,
+    errors.CoordinatorLoading, errors.NotCoordinator, errors.NotLeader, errors.NodeStopping, errors.StateDamaged,
+    errors.StorageFailed,
 )  # fmt: skip
-_READING: Final = (errors.ExportExpired, errors.StorageFailed)
+_READING: Final = (errors.ExportExpired, errors.StateDamaged, errors.StorageFailed)
 _SHOWN: Final = on_cluster(Operation.DESCRIBE)
 
 ROUTES = (

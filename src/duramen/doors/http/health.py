@@ -30,11 +30,15 @@ async def _readyz(call: Call) -> Response:
     problem = call.node.problem()
     if problem:
         return PlainTextResponse(f"{problem}\n", 503)
-    damaged = call.node.broker.store.quarantine.ranges
+    damaged, lost = call.node.broker.store.quarantine.ranges, len(call.node.broker.coordinators.losses)
+    parts = ["ready"]
     if damaged:
         ranges = "1 damaged range" if damaged == 1 else f"{damaged} damaged ranges"
-        return PlainTextResponse(f"ready; {ranges} of segments cannot be read: see the node's log\n")
-    return PlainTextResponse("ready\n")
+        parts.append(f"{ranges} of segments cannot be read: see the node's log")
+    if lost:
+        partitions = "1 partition are" if lost == 1 else f"{lost} partitions are"
+        parts.append(f"the rows of {partitions} lost: see the node's log")
+    return PlainTextResponse("; ".join(parts) + "\n")
 
 
 async def _metrics(call: Call) -> Response:

@@ -332,7 +332,7 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
     return TopicList(found, following, position or inventory.position)
 
 
-_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)
+_READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid, errors.StateDamaged)
 _WRITING: Final = (
     *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.OutcomeUnknown,
     errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend,

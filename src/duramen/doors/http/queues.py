@@ -137,7 +137,7 @@ def _needs(name: str) -> AdmissionRules[Call]:
 
 _ASKING: Final = (
     errors.QueueSpaceNotFound, errors.QueueNameInvalid, errors.CoordinatorLoading, errors.NotCoordinator,
-    errors.NodeStopping, errors.StorageFailed,
+    errors.NodeStopping, errors.StateDamaged, errors.StorageFailed,
 )  # fmt: skip
 _POSITIONS: Final = (errors.QueuePositionUnknown, errors.QueuePositionFuture, errors.QueueHistoryRewritten)
 _STORING: Final = (

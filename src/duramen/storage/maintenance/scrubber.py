@@ -115,7 +115,8 @@ class Scrubber:
         self._after = -1  # the base offset of the segment of that log that was checked last
         self._running = False
         self._others: list[Scrubbed] = []  # left in this round
-        self.others: Callable[[], Iterable[Scrubbed]] = tuple
+        self.others: list[Callable[[], Iterable[Scrubbed]]] = []
+        """Sources of other data to check; each is asked at the end of a round."""
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
         """Read at most that many bytes per second, and start a round at most once per `interval_ms`; 0 bytes: never."""
@@ -166,7 +167,7 @@ class Scrubber:
             return
         found = self._next()
         if found is None:
-            self._others = list(self.others())
+            self._others = [one for source in self.others for one in source()]
             self._go_on_with_others()
             return
         log, segment = found

@@ -78,6 +78,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.ShareSessionEpochInvalid: ErrorCode.INVALID_SHARE_SESSION_EPOCH,
     errors.ShareSessionLimitReached: ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     errors.ShareSessionNotFound: ErrorCode.SHARE_SESSION_NOT_FOUND,
+    errors.StateDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StreamDiffers: ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -108,7 +109,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
 
 _UNAVAILABLE: Final = (
     errors.NodeStopping, errors.NotEnoughReplicas, errors.NotEnoughReplicasAfterAppend, errors.StorageFull,
-    errors.StorageFailed,
+    errors.StorageFailed, errors.StateDamaged,
 )  # fmt: skip
 
 

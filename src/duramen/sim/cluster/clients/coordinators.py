@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from duramen.base.errors import ConcurrentTransactions, CoordinatorLoading, DuramenError, NotCoordinator
+from duramen.base.errors import ConcurrentTransactions, CoordinatorLoading, DuramenError, NotCoordinator, StateDamaged
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, transaction_partition
 from duramen.groups.records import partition_for
@@ -15,7 +15,7 @@ from duramen.sim.cluster.clients.producers import PASSING
 
 __all__ = ["AGAIN", "CoordinatedClient"]
 
-AGAIN: Final = (*PASSING, ConcurrentTransactions, CoordinatorLoading, NotCoordinator)
+AGAIN: Final = (*PASSING, ConcurrentTransactions, CoordinatorLoading, NotCoordinator, StateDamaged)
 """Errors after which such clients retry."""
 
 
