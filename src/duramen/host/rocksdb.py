@@ -234,7 +234,9 @@ class RocksStateStore(RocksViewStore):
         self._aside = f"{path}.damaged"
         os.makedirs(self._beside, exist_ok=True)
         ready = path + _READY
-        if os.path.isdir(ready) and not os.path.isdir(path):
+        if os.path.isdir(path):
+            shutil.rmtree(ready, ignore_errors=True)
+        elif os.path.isdir(ready):
             os.rename(ready, path)
         super().__init__(path, cache_bytes)
 
@@ -282,9 +284,13 @@ class RocksStateStore(RocksViewStore):
         return self._move(path, f"checkpoint-{name}") if os.path.isdir(path) else ""
 
     def reopen(self) -> None:
-        with contextlib.suppress(DuramenError):
-            self._close()  # it is closed if it could not be opened again
+        self._drop()
         self._db = self._open()
+
+    def _drop(self) -> None:
+        """Close it, although it may be closed, or what is in memory cannot be written."""
+        with contextlib.suppress(DuramenError):
+            self._close()
 
     def restore(self, name: str) -> str:
         self.open_checkpoint(name).close()
@@ -310,7 +316,7 @@ class RocksStateStore(RocksViewStore):
         shutil.rmtree(ready, ignore_errors=True)
         _sync_directory(made)
         os.rename(made, ready)
-        self._close()
+        self._drop()
         where = self._move(self._path, "rows")
         os.rename(ready, self._path)
         _sync_directory(os.path.dirname(self._path))

@@ -1,4 +1,7 @@
-"""The process of a node that runs counters whose state is rows. Commands and answers are lines of JSON."""
+"""The process of a node that runs counters whose state is rows. Commands and answers are lines of JSON.
+
+It also makes checkpoints of queue spaces often.
+"""
 
 import asyncio
 import json
@@ -11,6 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.base.settings import Settings
 from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardAnswer, ShardKind
 from duramen.node.node import NodeAssembly
 
@@ -76,7 +80,7 @@ def _take(node: NodeAssembly, order: Mapping[str, Any]) -> None:
 
 async def _run(given: Mapping[str, object]) -> None:
     kind = ShardKind(STREAM, _make, RowKind(_changes, checkpoint_records=20))
-    node = NodeAssembly(Settings(BROKER, options=given), kinds=(kind,))
+    node = NodeAssembly(Settings(BROKER, options=given), kinds=(kind, queue_kind(20)))
     await node.start()
     _say(node.addresses)
     lines = asyncio.StreamReader()

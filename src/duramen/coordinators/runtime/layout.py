@@ -3,7 +3,9 @@
     0x00, uint64 log id                         int32 leader epoch, int64 offset, uint32 generation: the position
     0x01, uint64 log id, uint32 generation      uint64 rows: an installation under way
     0x02, uint64 log id, uint32 generation, key value
+    0x03, uint64 log id                         the position once more
 
+The copies of the positions are at the other end of the keys: a damaged block does not have both.
 The generation in the position determines which rows are valid. A replacement of a whole state is written as a new
 generation, and becomes valid with the write that puts it into the position. Numbers are never reused: a new one is
 larger than those of the position and of installations, and the largest is only removed with a larger one. Every write
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from duramen.base.errors import StateDamaged
 from duramen.base.ids import LogId
 from duramen.base.ports import StateRows, StateStore
 
@@ -31,7 +34,8 @@ __all__ = [
     "count_value",
     "installation_key",
     "new_generation",
-    "position_row",
+    "position_rows",
+    "readable_stored_of",
     "restorable",
     "row_prefix",
     "stored_of",
@@ -45,8 +49,8 @@ _GROUP: Final = struct.Struct(">QI")
 _POSITIONS: Final = b"\x00"
 _INSTALLATIONS: Final = b"\x01"
 _ROWS: Final = b"\x02"
-_END: Final = b"\x03"
-ALL_ROWS: Final = b"", _END
+_COPIES: Final = b"\x03"
+ALL_ROWS: Final = b"", b"\x04"
 """The range of the keys of all rows."""
 _SWEPT_AT_ONCE: Final = 10_000
 HELD: Final = "held-"
@@ -106,9 +110,10 @@ def row_prefix(log_id: int, generation: int) -> bytes:
     return _ROWS + _GROUP.pack(log_id, generation)
 
 
-def position_row(log_id: int, stored: StoredState) -> tuple[bytes, bytes]:
-    """The row with the position of a log's state."""
-    return _POSITIONS + _ID.pack(log_id), _STORED.pack(*stored)
+def position_rows(log_id: int, stored: StoredState) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    """The row with the position of a log's state, and its copy."""
+    key, value = _ID.pack(log_id), _STORED.pack(*stored)
+    return (_POSITIONS + key, value), (_COPIES + key, value)
 
 
 def installation_key(log_id: int, generation: int) -> bytes:
@@ -131,6 +136,17 @@ def stored_of(store: StateRows, log_id: int) -> StoredState:
     """The position of a log's state."""
     found = store.get(_POSITIONS + _ID.pack(log_id))
     return EMPTY if found is None else StoredState(*_STORED.unpack(found))
+
+
+def readable_stored_of(store: StateRows, log_id: int) -> StoredState:
+    """The position of a log's state, or its copy if it is damaged. Raises StateDamaged if both are."""
+    try:
+        return stored_of(store, log_id)
+    except StateDamaged:
+        found = store.get(_COPIES + _ID.pack(log_id))
+        if found is None:
+            raise
+        return StoredState(*_STORED.unpack(found))
 
 
 def all_stored(store: StateRows) -> dict[int, StoredState]:
@@ -157,7 +173,7 @@ def new_generation(store: StateRows, log_id: int) -> int:
 def sweep(store: StateStore, logs: set[LogId]) -> bool:
     """Remove some obsolete rows; returns whether there were any."""
     stored = all_stored(store)
-    old = [_POSITIONS + _ID.pack(log_id) for log_id in stored.keys() - logs]
+    old = [kind + _ID.pack(log_id) for log_id in stored.keys() - logs for kind in (_POSITIONS, _COPIES)]
     begun = [_GROUP.unpack(key[1:]) for key, _ in store.scan(_INSTALLATIONS, _ROWS)]
     live = {(log_id, found.generation) for log_id, found in stored.items()}
     # The last one of each log is the newest.
@@ -165,7 +181,7 @@ def sweep(store: StateStore, logs: set[LogId]) -> bool:
     live = {one for one in live if one[0] in logs}
     old += [_INSTALLATIONS + _GROUP.pack(*one) for one in begun if one not in live]
     at = _ROWS
-    while len(old) < _SWEPT_AT_ONCE and (row := next(store.scan(at, _END), None)) is not None:
+    while len(old) < _SWEPT_AT_ONCE and (row := next(store.scan(at, _COPIES), None)) is not None:
         log_id, generation = _GROUP.unpack_from(row[0], 1)
         end = _ROWS + _GROUP.pack(log_id, generation + 1)
         if (log_id, generation) not in live:

@@ -17,10 +17,10 @@ from duramen.coordinators.runtime.layout import (
     LogRows,
     StoredState,
     all_stored,
-    position_row,
+    position_rows,
+    readable_stored_of,
     restorable,
     row_prefix,
-    stored_of,
 )
 
 __all__ = ["FoundRows", "open_rows", "recover"]
@@ -103,8 +103,8 @@ def _rebuild(store: StateStore, logs: Collection[int], names: Sequence[str]) -> 
             _choose(log_id, sources, chosen, damage)
         where = store.replace(_rows_of(chosen))
     lost = {log_id: why for log_id, why in damage.items() if log_id not in chosen}
-    told = f"rows of coordinators were restored, of {len(chosen)} of {len(chosen) + len(lost)} logs"
-    return _found(store, lost, [f"{told}; the damaged ones are in {where}", *_set_aside(store, names)])
+    told = f"rows of coordinators were restored for each of {len(chosen)} logs; the damaged ones are in {where}"
+    return _found(store, lost, [told, *_set_aside(store, names)])
 
 
 def _choose(
@@ -114,7 +114,7 @@ def _choose(
     """Choose the newest source with all rows of a log, or note why there is none."""
     for rows in sources:
         try:
-            stored = stored_of(rows, log_id)
+            stored = readable_stored_of(rows, log_id)
             _read(LogRows(rows, log_id, stored.generation).all())
         except StateDamaged as error:
             damage.setdefault(log_id, str(error))
@@ -126,7 +126,7 @@ def _choose(
 
 def _rows_of(chosen: Mapping[int, tuple[StateRows, StoredState]]) -> Iterator[tuple[bytes, bytes]]:
     for log_id, (rows, stored) in chosen.items():
-        yield position_row(log_id, stored)
+        yield from position_rows(log_id, stored)
         prefix = row_prefix(log_id, stored.generation)
         for key, value in LogRows(rows, log_id, stored.generation).all():
             yield prefix + key, value

@@ -21,7 +21,7 @@ from duramen.coordinators.runtime.layout import (
     count_value,
     installation_key,
     new_generation,
-    position_row,
+    position_rows,
     restorable,
     row_prefix,
     stored_of,
@@ -347,7 +347,7 @@ class RowStates:
             kept = {key: value for key, value in changes.items() if value is not None} if deleted else changes
             # Rows may be many: prefixes are added without a step of Python for each.
             puts = zip(map(prefix.__add__, kept), cast("Iterable[bytes]", kept.values()), strict=True)
-            self._rows.write(chain(puts, (position_row(log_id, stored),)), map(prefix.__add__, deleted))
+            self._rows.write(chain(puts, position_rows(log_id, stored)), map(prefix.__add__, deleted))
             return stored
 
         def applied(error: DuramenError | None) -> None:
@@ -379,7 +379,7 @@ class RowStates:
         changes = make(LogRows(rows, log_id, generation))
         stored = StoredState(log.takeovers.epoch_at(next_offset - 1), next_offset, generation)
         prefix = row_prefix(log_id, generation)
-        rows.put({prefix + key: value for key, value in changes.items()} | dict([position_row(log_id, stored)]))
+        rows.put({prefix + key: value for key, value in changes.items()} | dict(position_rows(log_id, stored)))
         self._stored[log_id] = stored
         if base.generation == 0:
             rows.flush(self.sweep)  # rows of the previous generation, or of the replaced log
@@ -544,7 +544,7 @@ class RowStates:
                 self._rows.write([*puts, (key, count_value(number + len(rows)))], ())
                 return before
             stored = StoredState(*position, generation)
-            self._rows.write([*puts, position_row(log_id, stored)], [key])
+            self._rows.write([*puts, *position_rows(log_id, stored)], [key])
             self._rows.flush()
             return stored
 
