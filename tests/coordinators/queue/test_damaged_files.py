@@ -11,13 +11,14 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from tests.cli.command import run
-from tests.clients import until
-from tests.coordinators.runtime.test_process import Counting
+from tests.clients import metric, until
+from tests.coordinators.queue.often import PROGRAM
 
 import duramen
 from duramen.base.errors import DuramenError, StateDamaged
 from duramen.client.http import HttpNode
 from duramen.codec.partitioner import partition_of
+from duramen.node.processes import NodeProcesses
 
 CONFIG: Final = {"queue.log.retention.ms": "0", "segment.bytes": "16384"}
 MARK: Final = b"these-rows-are-damaged"
@@ -31,11 +32,12 @@ AT_ONCE_S: Final = 10
 class Spaces:
     """A node with two spaces whose logs are cut. Entries of one queue of `mail` have a mark."""
 
-    def __init__(self, node: Counting) -> None:
-        self.node = node
+    def __init__(self, nodes: NodeProcesses) -> None:
+        self.nodes = nodes
+        self.node = nodes.nodes[1]
         self._random = random.Random(1)
         for name in ("mail", "other"):
-            HttpNode(node.addresses["http"]).post("/v1/spaces", {"name": name, "shards": SHARDS, "config": CONFIG})
+            HttpNode(self.node.http).post("/v1/spaces", {"name": name, "shards": SHARDS, "config": CONFIG})
         for name in ("mail", "other"):
             for _ in range(ENTRIES):
                 self.put(name, LOST, MARK if name == "mail" else b"")
@@ -45,26 +47,26 @@ class Spaces:
     def put(self, name: str, queue: str, mark: bytes = b"") -> None:
         # It does not compress, so that the mark is in a file as it is.
         value = self._random.randbytes(700) + mark + self._random.randbytes(700)
-        with duramen.connect(self.node.addresses["http"]) as client:
+        with duramen.connect(self.node.http) as client:
             client.queues(name).enqueue(queue, [value])
 
     def count(self, name: str, queue: str) -> int:
-        with duramen.connect(self.node.addresses["http"]) as client:
+        with duramen.connect(self.node.http) as client:
             return len(client.queues(name).retrieve(queue, limit=10_000).entries)
 
     def log_start(self, name: str, shard: int) -> int:
-        consumer = Consumer({"bootstrap.servers": self.node.addresses["kafka"], "group.id": "g"})
+        consumer = Consumer({"bootstrap.servers": self.node.kafka, "group.id": "g"})
         low, _ = consumer.get_watermark_offsets(TopicPartition(name, shard), WAIT_S)
         consumer.close()
         return int(low)
 
-    def damage(self) -> int:
+    def damage(self, number: int = 1) -> int:
         """Flip bits of the marks in tables where they are, and of all links to them; returns their number.
 
         The first and the last ones may be in a block with rows of other queues.
         """
         flipped, seen = 0, set[int]()
-        for table in self.node.data_dir.glob("coordinators/**/*.sst"):
+        for table in self.nodes.nodes[number].data_dir.glob("coordinators/**/*.sst"):
             if table.stat().st_ino not in seen:
                 seen.add(table.stat().st_ino)
                 places = [found.start() for found in re.finditer(MARK, table.read_bytes())][2:-2]
@@ -75,14 +77,19 @@ class Spaces:
                 flipped += len(places)
         return flipped
 
+    def in_sync(self) -> bool:
+        """Whether all replicas of both spaces are in sync."""
+        found = HttpNode(self.node.http).get("/v1/streams/mail")
+        return all(len(one["in_sync"]) == 3 for one in found["partitions"])
+
     def page(self, path: str) -> str:
-        with urlopen(f"http://{self.node.addresses['http']}{path}") as answer:
+        with urlopen(f"http://{self.node.http}{path}") as answer:
             text: str = answer.read().decode()
             return text
 
     def refusals(self) -> Iterator[DuramenError | None]:
         """What requests to the lost queue get, each at once."""
-        with duramen.connect(self.node.addresses["http"]) as client:
+        with duramen.connect(self.node.http) as client:
             queues = client.queues("mail")
             calls: list[Callable[[], Any]] = [
                 lambda: queues.retrieve(LOST), lambda: queues.enqueue(LOST, [b"value"]), lambda: queues.stats(LOST),
@@ -102,7 +109,7 @@ class Spaces:
         """What a Kafka producer of the lost queue is told."""
         told = list[KafkaError | None]()
         producer = Producer({
-            "bootstrap.servers": self.node.addresses["kafka"], "partitioner": "murmur2_random", "retries": 0,
+            "bootstrap.servers": self.node.kafka, "partitioner": "murmur2_random", "retries": 0,
             "delivery.timeout.ms": 20_000,
         })  # fmt: skip
 
@@ -119,7 +126,7 @@ class Spaces:
         told = self.produced()
         assert told is not None
         assert told.code() == KafkaError.KAFKA_STORAGE_ERROR
-        out = run("queue", "get", "mail", LOST, server=self.node.addresses["http"])
+        out = run("queue", "get", "mail", LOST, server=self.node.http)
         assert out.code == 1
         assert "partition 0 of mail" in out.err
         assert [self.count("mail", WHOLE), self.count("other", LOST), self.count("other", WHOLE)] == [ENTRIES] * 3
@@ -129,16 +136,14 @@ class Spaces:
 
 
 @pytest.fixture
-def spaces(tmp_path: Path) -> Iterator[Spaces]:
-    node = Counting(tmp_path / "data")
-    node.start()
-    try:
-        yield Spaces(node)
-    finally:
-        node.kill()
+def spaces(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Spaces]:
+    settings = {"nats.server": "off"}
+    with NodeProcesses(tmp_path, request.param, settings, programs=dict.fromkeys((1, 2, 3), PROGRAM)) as nodes:
+        yield Spaces(nodes)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("spaces", [1], indirect=True)
 def test_blocks_that_checkpoints_share_cost_one_shard_and_each_door_says_so(spaces: Spaces) -> None:
     spaces.node.kill()
     assert spaces.damage()
@@ -150,8 +155,9 @@ def test_blocks_that_checkpoints_share_cost_one_shard_and_each_door_says_so(spac
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("spaces", [1], indirect=True)
 def test_damage_that_rocksdb_meets_in_a_compaction_stops_nobody(spaces: Spaces) -> None:
-    spaces.node.stop()
+    spaces.nodes.stop(1)
     spaces.node.start()
     assert spaces.damage()
     aside, entries = spaces.node.data_dir / "coordinators" / "rows.damaged", ENTRIES
@@ -162,3 +168,19 @@ def test_damage_that_rocksdb_meets_in_a_compaction_stops_nobody(spaces: Spaces) 
     spaces.put("other", WHOLE)
     assert spaces.count("other", WHOLE) == entries + 1
     assert [type(error) for error in spaces.refusals()] == [StateDamaged] * 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("spaces", [3], indirect=True)
+def test_on_a_cluster_the_rows_come_from_another_replica(spaces: Spaces) -> None:
+    for number, damaged in spaces.nodes.nodes.items():
+        damaged.kill()
+        assert spaces.damage(number)
+        damaged.start()
+        until(lambda node=damaged: metric(node, "duramen_rows_damaged_total") > 0, WAIT_S)
+        until(lambda node=damaged: metric(node, "duramen_states_lost") == 0, WAIT_S)
+        spaces.node = damaged
+        until(spaces.in_sync, WAIT_S)
+    for queue in (LOST, WHOLE):
+        assert spaces.count("mail", queue) == ENTRIES
+        assert spaces.count("other", queue) == ENTRIES

@@ -1,7 +1,4 @@
-"""The process of a node that runs counters whose state is rows. Commands and answers are lines of JSON.
-
-It also makes checkpoints of queue spaces often.
-"""
+"""The process of a node that runs counters whose state is rows. Commands and answers are lines of JSON."""
 
 import asyncio
 import json
@@ -14,7 +11,6 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.base.settings import Settings
 from duramen.codec.batch import DecodedRecord
-from duramen.coordinators.queue.shard import queue_kind
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardAnswer, ShardKind
 from duramen.node.node import NodeAssembly
 
@@ -80,7 +76,7 @@ def _take(node: NodeAssembly, order: Mapping[str, Any]) -> None:
 
 async def _run(given: Mapping[str, object]) -> None:
     kind = ShardKind(STREAM, _make, RowKind(_changes, checkpoint_records=20))
-    node = NodeAssembly(Settings(BROKER, options=given), kinds=(kind, queue_kind(20)))
+    node = NodeAssembly(Settings(BROKER, options=given), kinds=(kind,))
     await node.start()
     _say(node.addresses)
     lines = asyncio.StreamReader()
