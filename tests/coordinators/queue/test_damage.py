@@ -7,15 +7,16 @@ import pytest
 from tests.coordinators.queue.spaces import NAMES, Space
 from tests.sim.planted import Bug, Original, Place, planted
 
-from duramen.base.errors import DuramenError, StateDamaged, StorageFailed
+from duramen.base.errors import DuramenError, NotCoordinator, OutcomeUnknown, StateDamaged, StorageFailed
 from duramen.base.ids import Position
 from duramen.base.ports import StateStore
-from duramen.codec.batch import BatchInput
+from duramen.codec.batch import BatchInput, encode
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.runtime import recovery
 from duramen.coordinators.runtime.layout import row_prefix
-from duramen.queues.machine import Delete
-from duramen.service.queues import Read, ReadLimits
+from duramen.queues.machine import Delete, Empty
+from duramen.queues.operations import NewEntry
+from duramen.service.queues import Read, ReadLimits, queue_of
 from duramen.sim.broker import CallbackResult
 
 ENTRIES: Final = 30
@@ -35,6 +36,9 @@ class CutSpace(Space):
         """The rows of a shard are damaged, and in so many of the newest checkpoints."""
         log_id = self.stream.partition(shard).log.id
         self.hand.rows.damage(checkpoints=checkpoints, rows=(row_prefix(log_id, 0), row_prefix(log_id + 1, 0)))
+
+    def sizes(self) -> list[int]:
+        return [len(self.values(queue)) for queue in self.queues]
 
     def read_all(self) -> list[int | DuramenError]:
         """The number of entries of each queue, or the error; a read waits for a restore."""
@@ -181,6 +185,15 @@ def test_a_shard_whose_log_is_whole_is_built_from_it_again() -> None:
     assert [len(space.values(name)) for name in NAMES] == [20] * len(NAMES)
 
 
+def test_the_scrubber_of_the_node_finds_damage_before_a_reader_does() -> None:
+    space = CutSpace()
+    space.damage(checkpoints=1)
+    space.hand.advance(120_000)
+    assert space.hand.broker.coordinators.states.damages == 1
+    assert not space.hand.rows.damaged
+    assert space.sizes() == [ENTRIES, ENTRIES]
+
+
 def test_rows_that_cannot_be_restored_now_are_restored_later(monkeypatch: pytest.MonkeyPatch) -> None:
     space = CutSpace()
 
@@ -199,3 +212,29 @@ def test_rows_that_cannot_be_restored_now_are_restored_later(monkeypatch: pytest
     space.hand.advance(6_000)
     assert space.hand.broker.coordinators.problem is None
     assert space.read_all()[1] == ENTRIES
+
+
+def test_requests_that_wait_for_rows_that_cannot_be_written_get_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space()
+    space.put((NAMES[0], b"before"))
+
+    def failing(_puts: object, _deletes: object) -> None:
+        raise StorageFailed("IO error: Input/output error")
+
+    command, batch, appended = (CallbackResult[Any]() for _ in range(3))
+    queue, shard = queue_of(space.stream, NAMES[0]), partition_of(NAMES[0], 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(space.hand.rows, "write", failing)
+        space.requests.submit(space.stream, queue, Empty(queue, "purge"), command)
+        space.requests.enqueue(space.stream, [(NAMES[0], NewEntry(b"after"))], batch)
+        space.stream.partition(shard).append(encode([BatchInput(0, NAMES[0], b"produced")]), appended)
+        space.hand.advance(10_000)
+        # All may be executed.
+        outcomes = [command.error, batch.value.error, appended.error]
+        assert [type(one) for one in outcomes] == [NotCoordinator, NotCoordinator, OutcomeUnknown]
+        assert all("Input/output" in str(one) for one in outcomes)
+        with pytest.raises(StorageFailed, match="Input/output"):
+            space.put((NAMES[0], b"refused"))
+        assert space.hand.rows.aside == []
+    space.hand.advance(6_000)
+    assert space.values(NAMES[0]) == [b"after"]  # the producer's was there before the purge

@@ -77,6 +77,10 @@ class Spaces:
                 flipped += len(places)
         return flipped
 
+    def recovered(self) -> bool:
+        """Whether damage was found since the node's start, and nothing is lost now."""
+        return metric(self.node, "duramen_rows_damaged_total") > 0 == metric(self.node, "duramen_states_lost")
+
     def in_sync(self) -> bool:
         """Whether all replicas of both spaces are in sync."""
         found = HttpNode(self.node.http).get("/v1/streams/mail")
@@ -177,9 +181,8 @@ def test_on_a_cluster_the_rows_come_from_another_replica(spaces: Spaces) -> None
         damaged.kill()
         assert spaces.damage(number)
         damaged.start()
-        until(lambda node=damaged: metric(node, "duramen_rows_damaged_total") > 0, WAIT_S)
-        until(lambda node=damaged: metric(node, "duramen_states_lost") == 0, WAIT_S)
         spaces.node = damaged
+        until(spaces.recovered, WAIT_S)
         until(spaces.in_sync, WAIT_S)
     for queue in (LOST, WHOLE):
         assert spaces.count("mail", queue) == ENTRIES
