@@ -5,7 +5,6 @@ import os
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import cast
 
 from rocksdict import (
@@ -32,7 +31,7 @@ _MIB = 1024 * 1024
 _FILTER_BITS = 10
 _GETS_AT_ONCE = 500
 _CHECKPOINT_CACHE_BYTES = 2 * _MIB
-_ROWS_AT_ONCE = 10_000
+_WRITTEN_AT_ONCE_BYTES = _MIB
 _UNFINISHED = ".unfinished"
 _READY = ".ready"
 _NEWEST_KEPT = 2
@@ -302,10 +301,16 @@ class RocksStateStore(RocksViewStore):
     def replace(self, rows: Iterable[tuple[bytes, bytes]]) -> str:
         made = self._path + _UNFINISHED
         shutil.rmtree(made, ignore_errors=True)
-        store, left = RocksViewStore(made, _CHECKPOINT_CACHE_BYTES), iter(rows)
+        store = RocksViewStore(made, _CHECKPOINT_CACHE_BYTES)
+        some, size = list[tuple[bytes, bytes]](), 0
         try:
-            while some := [*islice(left, _ROWS_AT_ONCE)]:
-                store.write(some, ())
+            for key, value in rows:
+                some.append((key, value))
+                size += len(key) + len(value)
+                if size >= _WRITTEN_AT_ONCE_BYTES:
+                    store.write(some, ())
+                    some, size = [], 0
+            store.write(some, ())
         finally:
             store.close()
         return self._use(made)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from duramen.base.errors import CoordinatorLoading, DuramenError
+from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
 from duramen.base.ports import StateRows
 from duramen.inventory.events import InventoryEvent, NameChanged, NamesChanged, PendingChange
 from duramen.inventory.name_rows import RowsReadAhead, changed_row
@@ -173,7 +173,7 @@ def decide_together(
     for step in steps:
         try:
             events, response = decide(step, known)
-        except CoordinatorLoading:
+        except (CoordinatorLoading, StorageFailed):
             raise  # the rows cannot be read: no step is executed
         except DuramenError as error:
             responses.append(error)
