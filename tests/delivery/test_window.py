@@ -1,5 +1,6 @@
 """The delivery window: held against a plain model that keeps every position for itself, and its edges by example."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
@@ -14,6 +15,7 @@ from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
 
 OWNERS = st.sampled_from(["a", "b", "c"])
 LOCK_MS = 100
+OVER = (DeliveryPhase.ACKNOWLEDGED, DeliveryPhase.ARCHIVED)
 
 
 def window(start: int = 0, *states: State, most_deliveries: int = 3, most_in_flight: int = 100) -> Window:
@@ -39,13 +41,16 @@ class Model:
     end: int
     most_deliveries: int
     most_in_flight: int
+    sparse: bool = False
     positions: dict[int, Position] = field(default_factory=dict)
 
+    @property
+    def in_flight(self) -> int:
+        over = [at for at, known in self.positions.items() if known.phase in OVER]
+        return self.end - self.start - (len(over) if self.sparse else 0)
+
     def trim(self) -> None:
-        while self.start < self.end and self.positions[self.start].phase in (
-            DeliveryPhase.ACKNOWLEDGED,
-            DeliveryPhase.ARCHIVED,
-        ):
+        while self.start < self.end and self.positions[self.start].phase in OVER:
             del self.positions[self.start]
             self.start += 1
 
@@ -69,17 +74,27 @@ class WindowMachine(RuleBasedStateMachine):
         self.model = Model(0, 0, 3, 100)
         self.open: list[Decision] = []
 
-    @initialize(start=st.integers(0, 50), most_deliveries=st.integers(1, 4), most_in_flight=st.integers(1, 30))
-    def begin(self, start: int, most_deliveries: int, most_in_flight: int) -> None:
-        self.window = Window(start, most_deliveries=most_deliveries, most_in_flight=most_in_flight)
-        self.model = Model(start, start, most_deliveries, most_in_flight)
+    @initialize(
+        start=st.integers(0, 50), most_deliveries=st.integers(1, 4), most_in_flight=st.integers(1, 30),
+        sparse=st.booleans(),
+    )  # fmt: skip
+    def begin(self, start: int, most_deliveries: int, most_in_flight: int, *, sparse: bool) -> None:
+        self.model = Model(start, start, most_deliveries, most_in_flight, sparse)
+        self.window = self._new(start, ())
+
+    def _new(self, start: int, states: Sequence[State]) -> Window:
+        model = self.model
+        return Window(
+            start, states, most_deliveries=model.most_deliveries, most_in_flight=model.most_in_flight,
+            sparse=model.sparse,
+        )  # fmt: skip
 
     @rule(owner=OWNERS, size=st.integers(1, 12), most=st.none() | st.integers(0, 8), before=st.integers(0, 5))
     def acquire(self, owner: str, size: int, most: int | None, before: int) -> None:
         model = self.model
         position = self.window.next_position()
         if position is None:
-            assert model.end - model.start >= model.most_in_flight
+            assert model.in_flight >= model.most_in_flight
             return
         first = max(0, position - before)
         last = max(first + size - 1, position)
@@ -88,7 +103,7 @@ class WindowMachine(RuleBasedStateMachine):
             at for at in range(max(first, model.start), min(last, model.end - 1) + 1)
             if model.positions[at].phase is DeliveryPhase.AVAILABLE
         ]  # fmt: skip
-        room = model.most_in_flight - (model.end - model.start)
+        room = model.most_in_flight - model.in_flight
         new = list(range(model.end, last + 1)) if room > 0 else []
         if most is not None:
             wanted = wanted[:most]
@@ -145,9 +160,11 @@ class WindowMachine(RuleBasedStateMachine):
             known.becomes = DeliveryPhase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else DeliveryPhase.ARCHIVED
             if outcome is Outcome.RELEASE and known.count < model.most_deliveries:
                 known.becomes = DeliveryPhase.AVAILABLE
-        assert {at: state.phase for state in decision for at in range(state.first, state.last + 1)} == {
-            at: model.positions[at].becomes for at in spoken
-        }
+        decided = {at: state.phase for state in decision for at in range(state.first, state.last + 1)}
+        if model.sparse:  # completed positions before those that complete are decided with them
+            assert all(at in spoken or model.positions[at].phase in OVER for at in decided if at >= model.start)
+            decided = {at: phase for at, phase in decided.items() if at in spoken}
+        assert decided == {at: model.positions[at].becomes for at in spoken}
         if decision:
             self.open.append(decision)
 
@@ -209,9 +226,7 @@ class WindowMachine(RuleBasedStateMachine):
     def the_node_restarts(self) -> None:
         model = self.model
         kept = self.window.states()
-        self.window = Window(
-            model.start, kept, most_deliveries=model.most_deliveries, most_in_flight=model.most_in_flight
-        )
+        self.window = self._new(model.start, kept)
         for at, known in model.positions.items():
             if known.phase is DeliveryPhase.ACQUIRED:
                 model.positions[at] = Position(DeliveryPhase.AVAILABLE, known.count - 1)
@@ -224,7 +239,11 @@ class WindowMachine(RuleBasedStateMachine):
         model, held = self.model, self.window
         assert (held.start, held.end) == (model.start, model.end)
         free = [at for at, known in model.positions.items() if known.phase is DeliveryPhase.AVAILABLE]
-        new = model.end if model.end - model.start < model.most_in_flight else None
+        new = model.end if model.in_flight < model.most_in_flight else None
+        assert held.in_flight == model.in_flight
+        for at in range(model.start, model.end + 2):
+            after = [one for one in free if one >= at]
+            assert held.next_free(at) == (min(after) if after else None if new is None else max(at, new))
         assert held.next_position() == (min(free) if free else new)
         locks = [known.deadline_ms for at, known in model.positions.items() if model.held(at, known.owner)]
         assert held.next_deadline_ms() == min(locks, default=None)
@@ -314,6 +333,25 @@ def test_no_new_positions_while_too_many_are_in_flight() -> None:
     one.settle(one.decide("a", [(0, 0, Outcome.ACCEPT)]))
     one.acquire(1, 1, "b", 10)
     assert one.next_position() == 4
+
+
+def test_in_a_sparse_window_outcomes_join_over_what_was_skipped() -> None:
+    held = Window(0, most_deliveries=3, most_in_flight=2, sparse=True)
+    held.acquire(0, 0, "a", 10)
+    decided: list[State] = []
+    for at in range(1000, 5000, 1000):
+        held.skip(held.end, at - 1)
+        assert held.acquire(at, at, "a", 10) == [Acquired(at, at, 1)]
+        outcome = Outcome.REJECT if at == 2000 else Outcome.ACCEPT
+        decided += held.decide("a", [(at, at, outcome)])
+        held.settle(decided[-1:])
+        assert (held.pieces, held.in_flight) == (2, 1)
+    assert decided == [
+        State(1, 1000, DeliveryPhase.ACKNOWLEDGED, 0), State(1, 2000, DeliveryPhase.ARCHIVED, 0),
+        State(1, 3000, DeliveryPhase.ACKNOWLEDGED, 0), State(1, 4000, DeliveryPhase.ACKNOWLEDGED, 0),
+    ]  # fmt: skip
+    held.settle(held.decide("a", [(0, 0, Outcome.ACCEPT)]))
+    assert (held.start, held.end) == (4001, 4001)
 
 
 def test_other_limits() -> None:

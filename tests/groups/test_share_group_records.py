@@ -16,7 +16,8 @@ PLACES = st.frozensets(st.tuples(st.uuids(), st.integers(0, 99)), max_size=5)
 
 @given(PLACES, PLACES)
 def test_partitions_come_back(kept: frozenset[tuple[UUID, int]], unsure: frozenset[tuple[UUID, int]]) -> None:
-    found = decode_places(encode_places(GroupPlaces(kept, unsure), str))
+    found, names = decode_places(encode_places(GroupPlaces(kept, unsure), str))
+    assert names == {topic_id: str(topic_id) for topic_id, _ in kept | unsure}
     assert found == GroupPlaces(kept, unsure - kept)
     assert found.every == kept | unsure
 

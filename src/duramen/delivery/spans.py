@@ -1,6 +1,6 @@
 """Spans: adjacent positions in the same state, stored as one whatever their number. Pure."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -62,13 +62,17 @@ class PositionSpan(NamedTuple):
 
 
 class Spans:
-    """Spans in the order of their positions, without holes between them; neighbours in the same state are one."""
+    """Spans in the order of their positions, without holes between them; neighbours in the same state are one.
 
-    __slots__ = ("_firsts", "_spans")
+    `over` is how many positions are never delivered again.
+    """
+
+    __slots__ = ("_firsts", "_spans", "over")
 
     def __init__(self) -> None:
         self._spans: list[PositionSpan] = []
         self._firsts: list[int] = []
+        self.over = 0
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -87,8 +91,25 @@ class Spans:
                 found.append(span._replace(first=max(first, span.first), last=min(last, span.last)))
         return found
 
+    def first_free(self, position: int) -> int | None:
+        """The first position from `position` on that may be acquired."""
+        for at in range(max(0, bisect_right(self._firsts, position) - 1), len(self._spans)):
+            span = self._spans[at]
+            if span.free and span.last >= position:
+                return max(position, span.first)
+        return None
+
+    def over_before(self, first: int) -> int:
+        """The first of the adjacent positions before `first`, where a span begins, that are all over; else `first`."""
+        at = bisect_left(self._firsts, first) - 1
+        while at >= 0 and self._spans[at].over:
+            first = self._spans[at].first
+            at -= 1
+        return first
+
     def append(self, span: PositionSpan) -> None:
         """Add a span behind the last."""
+        self.over += span.size if span.over else 0
         if self._spans and self._spans[-1].joins(span):
             self._spans[-1] = self._spans[-1]._replace(last=span.last)
         else:
@@ -127,5 +148,7 @@ class Spans:
                 joined[-1] = joined[-1]._replace(last=part.last)
             else:
                 joined.append(part)
+        self.over += sum(span.size for span in joined if span.over)
+        self.over -= sum(span.size for span in self._spans[begin:end] if span.over)
         self._spans[begin:end] = joined
         self._firsts[begin:end] = [span.first for span in joined]

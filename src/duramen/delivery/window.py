@@ -52,15 +52,20 @@ Decision = Sequence[State]
 class Window:
     """Positions on their way to consumers."""
 
-    __slots__ = ("_most_deliveries", "_most_in_flight", "_spans", "end", "start")
+    __slots__ = ("_most_deliveries", "_most_in_flight", "_spans", "_sparse", "end", "start")
 
-    def __init__(self, start: int, states: Iterable[State] = (), *, most_deliveries: int, most_in_flight: int) -> None:
+    def __init__(
+        self, start: int, states: Iterable[State] = (), *, most_deliveries: int, most_in_flight: int,
+        sparse: bool = False,
+    ) -> None:  # fmt: skip
         """As it was kept: `states` in their order; positions between them that none speaks of are available.
 
         A position is archived when it comes back after `most_deliveries`. Once `most_in_flight` positions are
-        between `start` and `end`, no new ones are acquired.
+        between `start` and `end`, no new ones are acquired. If most positions have nothing (`sparse`), completed ones
+        do not count, and the outcome of a position also names the completed ones before it: adjacent outcomes join.
         """
         self.start = start
+        self._sparse = sparse
         self.end = start
         self._most_deliveries = most_deliveries
         self._most_in_flight = most_in_flight
@@ -81,8 +86,8 @@ class Window:
 
     @property
     def in_flight(self) -> int:
-        """The number of positions between `start` and `end`."""
-        return self.end - self.start
+        """The number of positions between `start` and `end`; in a sparse window without the completed ones."""
+        return self.end - self.start - (self._spans.over if self._sparse else 0)
 
     @property
     def pieces(self) -> int:
@@ -101,10 +106,14 @@ class Window:
 
     def next_position(self) -> int | None:
         """The first position that may be acquired, `end` where it is a new one; None where none may be now."""
-        for span in self._spans:
-            if span.free:
-                return span.first
-        return self.end if self.in_flight < self._most_in_flight else None
+        return self.next_free(self.start)
+
+    def next_free(self, position: int) -> int | None:
+        """The first position from `position` on that may be acquired; a new one where it is `end` or more."""
+        found = self._spans.first_free(position)
+        if found is None and self.in_flight < self._most_in_flight:
+            return max(position, self.end)
+        return found
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` has something to do."""
@@ -217,7 +226,10 @@ class Window:
                 phase = DeliveryPhase.AVAILABLE
             marked_span = span._replace(becomes=phase)
             self._spans.put(marked_span)
-            decision.append(_settled(marked_span))
+            state = _settled(marked_span)
+            if self._sparse and phase is not DeliveryPhase.AVAILABLE:
+                state = state._replace(first=self._spans.over_before(state.first))
+            decision.append(state)
         return _joined(decision)
 
     def settle(self, decision: Decision) -> None:

@@ -68,15 +68,16 @@ def encode_places(places: GroupPlaces, name_of: Callable[[UUID], str]) -> bytes:
     return _VERSION + _VALUE.encode(0, message)
 
 
-def decode_places(data: bytes) -> GroupPlaces:
-    """The value in `data`. Raises BatchCorrupt."""
+def decode_places(data: bytes) -> tuple[GroupPlaces, dict[UUID, str]]:
+    """The value in `data`, and the names of its topics when it was encoded. Raises BatchCorrupt."""
     if data[:2] != _VERSION:
         raise BatchCorrupt("a record of a share group has a version that is not known")
     try:
         found = _VALUE.decode(0, data, len(_VERSION))
     except RequestInvalid as error:
         raise BatchCorrupt(f"a record of a share group is damaged: {error}") from None
-    return GroupPlaces(_places(found["initialized_topics"]), _places(found["initializing_topics"]))
+    kept, unsure = found["initialized_topics"], found["initializing_topics"]
+    return GroupPlaces(_places(kept), _places(unsure)), {one["topic_id"]: one["topic_name"] for one in [*kept, *unsure]}
 
 
 def _by_topic(places: Iterable[Place], name_of: Callable[[UUID], str]) -> list[Message]:

@@ -4,7 +4,7 @@ A record is the present state of an entry: with its own key, and with `duramen-q
 entry remains before the end of the queue, an empty batch moves readers forward, as after compaction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -21,6 +21,7 @@ from duramen.queues.runs import QueueEntry, leader_epoch_of
 
 __all__ = [
     "Searched",
+    "SharedRead",
     "TopicBounds",
     "TopicRead",
     "behind",
@@ -28,11 +29,13 @@ __all__ = [
     "end_of",
     "head_of",
     "lag",
+    "left_of",
     "name_of",
     "newest",
-    "number_without",
+    "read_shared",
     "read_topic",
     "search",
+    "space_number",
     "topic_id",
 ]
 
@@ -40,6 +43,8 @@ _HASH_BITS: Final = 108
 _CUT_BITS: Final = 128 - _HASH_BITS
 _LARGEST_NUMBER: Final = (1 << _CUT_BITS) - 1
 _LARGEST_DELTA: Final = (1 << 31) - 1
+_MOST_PASSED: Final = 64
+"""Unwanted entries that are read one after the other before a seek."""
 
 
 class TopicRead(NamedTuple):
@@ -48,6 +53,14 @@ class TopicRead(NamedTuple):
     batches: bytes
     end: int
     head: int
+
+
+class SharedRead(NamedTuple):
+    """Record batches of the wanted entries, their offsets, and the offset before which no other entry is wanted."""
+
+    batches: bytes
+    offsets: Sequence[int]
+    end: int
 
 
 class Searched(NamedTuple):
@@ -70,8 +83,10 @@ class TopicBounds(NamedTuple):
     next: int
 
 
-def number_without(space: UUID) -> int:
-    """The number of a space without one, created by a node of an older version."""
+def space_number(assigned: int, space: UUID) -> int:
+    """The number of a space: the assigned one, or one of its own if an older version created it. 0 is no space."""
+    if assigned:
+        return assigned
     digest = blake2b(b"topics", digest_size=4, key=space.bytes).digest()
     return 1 + int.from_bytes(digest, "big") % _LARGEST_NUMBER
 
@@ -154,6 +169,54 @@ def read_topic(rows: StateRows, queue: bytes, offset: int, max_bytes: int, now_m
         epoch = epoch if epoch >= 0 else found[-1].position.leader_epoch if found else position_of(rows).leader_epoch
         batches.append(_hole(following if found else offset, end, epoch))
     return TopicRead(b"".join(batches), end, state.head)
+
+
+def read_shared(
+    rows: StateRows, queue: bytes, offset: int, wanted: Callable[[int], int | None], most: int, max_bytes: int,
+    now_ms: int,
+) -> SharedRead:  # fmt: skip
+    """The wanted entries from an offset on, up to a number and, except for the first one, a size.
+
+    `wanted` returns the first wanted offset from one on, None: there is none.
+    """
+    found, size = list[QueueEntry](), 0
+
+    def read(end: int) -> SharedRead:
+        return SharedRead(b"".join(_batches(found)), [entry.position.offset for entry in found], end)
+
+    end, at = offset, wanted(offset)
+    while at is not None:
+        passed = 0
+        for entry in _shown(rows, queue, at, now_ms):
+            end = entry.position.offset
+            at = wanted(end)
+            if at is None or passed > _MOST_PASSED:
+                break
+            if at > end:
+                passed += 1
+                continue
+            size += entry_size(entry)
+            if found and size > max_bytes:
+                return read(end)
+            found.append(entry)
+            if len(found) >= most:
+                return read(end + 1)
+        else:
+            return read(end_of(rows, queue, at))
+    return read(end)
+
+
+def left_of(
+    rows: StateRows, queue: bytes, start: int, is_over: Callable[[int], bool], most: int, now_ms: int
+) -> tuple[int, int]:
+    """The first entry from an offset on that is not over, else the end; and the number of such entries, bounded."""
+    first, count = -1, 0
+    for entry in _shown(rows, queue, start, now_ms):
+        if not is_over(entry.position.offset):
+            first, count = (first if count else entry.position.offset), count + 1
+            if count == most:
+                break
+    return (first if count else end_of(rows, queue, start)), count
 
 
 def search(rows: StateRows, queue: bytes, start: int, timestamp: int, most: int, now_ms: int) -> Searched:

@@ -350,8 +350,8 @@ class BrokerParts(ABC):
 
     def _share_groups(self) -> ShareGroups:
         return ShareGroups(
-            self.sharing, self.share_nodes.inventory, self.streams, self.clock, self.deadlines, self.settings,
-            self.groups.room, self.groups.kinds,
+            self.sharing, self.share_nodes.inventory, self.share_nodes.topics, self.streams, self.clock,
+            self.deadlines, self.settings, self.groups.room, self.groups.kinds,
         )  # fmt: skip
 
 

@@ -51,6 +51,11 @@ class LightTopic(ABC):
         """What offsets of it are stored under."""
         return self.name
 
+    @property
+    @abstractmethod
+    def is_shared(self) -> bool:
+        """Whether share groups can read it."""
+
     @abstractmethod
     def shown(self) -> None:
         """A client is told of its name, its id and its leader."""

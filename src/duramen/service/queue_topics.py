@@ -28,7 +28,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
-from duramen.coordinators.group.topics import LASTING
+from duramen.coordinators.group.topics import LASTING, MOST_COUNTED
 from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import QueueShard, hash_of
@@ -38,14 +38,17 @@ from duramen.queues.names import Queue
 from duramen.queues.owners import has_owner, stored_bytes
 from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
+    SharedRead,
     end_of,
     head_of,
     lag,
+    left_of,
     name_of,
     newest,
-    number_without,
+    read_shared,
     read_topic,
     search,
+    space_number,
     topic_id,
 )
 from duramen.rpc.server import Done as Answered
@@ -68,8 +71,8 @@ _SHOWN_RECORDS: Final = 1000
 
 
 def _number(space: Stream) -> int:
-    """The first 20 bits of the topic ids of a space's queues; 0 is no space."""
-    return space.state.number or number_without(space.id)
+    """The first 20 bits of the topic ids of a space's queues."""
+    return space_number(space.state.number, space.id)
 
 
 class QueueTopics:
@@ -93,6 +96,7 @@ class QueueTopics:
         broker.streams.listeners.append(self._changed)
         for stream in broker.streams:
             self._changed(stream)
+        broker.share_nodes.topics.queues = self
         self.names = (InventoryTopicNames if broker.alone else ClusterTopicNames)(broker, self)
         broker.groups.topics.light = self.names
         broker.caller.server.handle(KNOW_TOPIC, self._know)
@@ -124,6 +128,7 @@ class QueueTopics:
         if prefix:
             self._spaces[prefix] = stream
         self._lengths = tuple(sorted({len(prefix) for prefix in self._spaces}))
+        self.broker.share_groups.topics_changed()
 
     def find(self, key: str | UUID) -> "QueueTopic | None":
         """The queue's topic of that name or id."""
@@ -163,6 +168,13 @@ class QueueTopics:
             if space is not None and 1 <= len(name[length:].encode()) <= LONGEST_NAME_BYTES:
                 return space, length
         return None
+
+    def shared(self, key: str | UUID) -> "QueueTopic | None":
+        """As of `SharedQueues`: not topics of the inventory."""
+        if not self._spaces or (isinstance(key, str) and self._space_of(key) is None):
+            return None
+        found = self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
+        return found if found is not None and found.is_shared else None
 
     def _by_name(self, name: str) -> "QueueTopic | None":
         found = self._space_of(name)
@@ -272,6 +284,11 @@ class QueueTopic(LightTopic):
     def stored_as(self) -> str:
         """As of `LightTopic`."""
         return self.name if self.entry is None else LASTING + self.entry.id.hex
+
+    @property
+    def is_shared(self) -> bool:
+        """As of `LightTopic`: not if it is a topic of the inventory."""
+        return self.entry is None
 
     def shown(self) -> None:
         """As of `LightTopic`."""
@@ -404,6 +421,16 @@ class QueueTopic(LightTopic):
         _, rows = self.view()
         data, end, head = read_topic(rows, self._queue.hash, offset, max_bytes, self._broker.now_ms())
         return FetchResult(None, None, end, head, end, made=data or None)
+
+    def read_shared(self, offset: int, wanted: Callable[[int], int | None], most: int, max_bytes: int) -> SharedRead:
+        """As of `SharedQueue`."""
+        _, rows = self.view()
+        return read_shared(rows, self._queue.hash, offset, wanted, most, max_bytes, self._broker.now_ms())
+
+    def left_of(self, start: int, is_over: Callable[[int], bool]) -> tuple[int, int]:
+        """As of `SharedQueue`."""
+        _, rows = self.view()
+        return left_of(rows, self._queue.hash, start, is_over, MOST_COUNTED, self._broker.now_ms())
 
     def wait(self, action: Callable[[], None]) -> Callable[[], None]:
         """Do `action` once something happens to the queue; returns what ends that. Raises NotLeader."""

@@ -132,7 +132,7 @@ class Shares:
 
     def reset(self, start: int) -> None:
         partition = self.coordinator.streams.get("a").partition(0)
-        self.do(0, self.coordinator.share_groups.alter_offsets, GROUP, [(partition, start)])
+        self.do(0, self.coordinator.share_groups.alter_offsets, GROUP, [(partition.log.key, start)])
 
 
 @pytest.fixture
@@ -405,16 +405,16 @@ def test_nobody_joins_until_a_change_is_at_its_end(shares: Shares, what: str) ->
     groups, stream = shares.coordinator.share_groups, shares.coordinator.streams.get("a")
     match what:
         case "moved":
-            groups.alter_offsets(GROUP, [(stream.partition(0), 3)], done)
+            groups.alter_offsets(GROUP, [(stream.partition(0).log.key, 3)], done)
         case "partly":
-            groups.delete_offsets(GROUP, stream, done)
+            groups.delete_offsets(GROUP, stream.id, done)
         case _:
             shares.coordinator.groups.delete(GROUP, done)
     shares.several.advance(500)
     with pytest.raises(CoordinatorLoading, match="is being"):
         shares.beat("n")
     again: CallbackResult[None] = CallbackResult()
-    groups.alter_offsets(GROUP, [(stream.partition(0), 7)], again)
+    groups.alter_offsets(GROUP, [(stream.partition(0).log.key, 7)], again)
     with pytest.raises(CoordinatorLoading, match="is being"):
         assert again.value is None
     shares.several.slow.clear()
@@ -431,7 +431,7 @@ def test_who_coordinated_before_undoes_nothing(shares: Shares, what: str) -> Non
     done: CallbackResult[None] = CallbackResult()
     several.slow = {(2, 3)}  # what it asks the keeper is done, and no answer comes
     if what == "moved":
-        before.share_groups.alter_offsets(GROUP, [(before.streams.get("a").partition(0), 0)], done)
+        before.share_groups.alter_offsets(GROUP, [(before.streams.get("a").partition(0).log.key, 0)], done)
     else:
         before.groups.delete(GROUP, done)
     several.advance(200)

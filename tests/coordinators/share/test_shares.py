@@ -72,7 +72,7 @@ class Shares:
         self.hand.settle()
 
     def key(self, partition: int = 0, group: str = "g") -> ShareKey:
-        return self.hand.broker.sharing.key(group, self.hand.broker.streams.get("a").partitions[partition])
+        return ShareKey(group, *self.hand.broker.streams.get("a").partitions[partition].log.key)
 
     def offset(self) -> ShareOffset | None:
         answer: CallbackResult[ShareOffset | None] = CallbackResult()
@@ -494,15 +494,15 @@ def test_an_operator_moves_a_group_that_has_no_members() -> None:
     first = shares.hand.broker.streams.get("a").partitions[0]
     assert groups.offsets("g") == {"a": [0, 1]}
     with pytest.raises(GroupNotEmpty):
-        shares.do(groups.alter_offsets, "g", [(first, 1)])
-    shares.do(groups.alter_offsets, "new", [(first, 1)])  # as in Apache Kafka, that makes the group
+        shares.do(groups.alter_offsets, "g", [(first.log.key, 1)])
+    shares.do(groups.alter_offsets, "new", [(first.log.key, 1)])  # as in Apache Kafka, that makes the group
     assert groups.offsets("new") == {"a": [0]}
     shares.beat("m", -1)
-    shares.do(groups.alter_offsets, "g", [(first, 1)])
+    shares.do(groups.alter_offsets, "g", [(first.log.key, 1)])
     assert shares.offset() == ShareOffset(1, 1, 2)
     shares.hand.crash()
     assert shares.take("m") == [Acquired(1, 2, 1)]
-    shares.do(shares.hand.broker.share_groups.delete_offsets, "g", shares.hand.broker.streams.get("a"))
+    shares.do(shares.hand.broker.share_groups.delete_offsets, "g", shares.hand.broker.streams.get("a").id)
     assert shares.offset() is None
 
 

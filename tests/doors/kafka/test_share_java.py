@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from tests.clients import until
 from tests.doors.kafka.sharing import RawShareConsumer
 
+import duramen
 from duramen.bench.peers.kafka import fetch_jars
 from duramen.node.process import NodeProcess
 
@@ -35,11 +36,13 @@ class Polled(NamedTuple):
 class JavaConsumer:
     """A KafkaShareConsumer in a process of its own."""
 
-    def __init__(self, node: NodeProcess, jars: Path, *, mode: str = "explicit", configs: Sequence[str] = ()) -> None:
+    def __init__(
+        self, node: NodeProcess, jars: Path, *, mode: str = "explicit", configs: Sequence[str] = (), topic: str = "s"
+    ) -> None:  # fmt: skip
         java = shutil.which("java")
         assert java is not None, "these tests need Java 17"
         self._process = subprocess.Popen(
-            [java, "-Xmx128m", "-cp", f"{jars}/*", str(_DRIVER), node.kafka, "g", "s", mode, *configs],
+            [java, "-Xmx128m", "-cp", f"{jars}/*", str(_DRIVER), node.kafka, "g", topic, mode, *configs],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._lines()
@@ -226,3 +229,31 @@ def test_implicit_acknowledgement(sharing: NodeProcess, jars: Path) -> None:
         write(sharing, b"third")
         assert [(polled.value, polled.deliveries) for polled in two.poll()] == [("third", 1)]
         two.close()
+
+
+def test_the_entries_of_a_queue_with_gaps_between_them(sharing: NodeProcess, jars: Path) -> None:
+    with duramen.connect(sharing.http) as client:
+        client.spaces.create("mail", shards=1, config={"queue.topic.prefix": "mail."})
+        queues = client.queues("mail")
+        places = []
+        for number in range(20):
+            places += queues.enqueue("ann", [f"{number}"])
+            queues.enqueue("bob", ["x"] * (number % 3))
+        queues.delete("ann", [places[7]])
+        wanted = [int(place.split(".")[1]) for at, place in enumerate(places) if at != 7]
+        with JavaConsumer(sharing, jars, topic="mail.ann", configs=["max.poll.records=6"]) as one:
+            got: list[Polled] = []
+            while len(got) < 19:
+                found = one.poll()
+                assert len(found) <= 6
+                one.say(found[:-1], "ACCEPT")
+                one.say(found[-1:], "RELEASE" if found[-1].deliveries == 1 else "ACCEPT")
+                assert one.commit() == ["-"]
+                got += [polled for polled in found if polled is not found[-1] or polled.deliveries > 1]
+            assert sorted(polled.offset for polled in got) == wanted
+            queues.enqueue("ann", ["last"])
+            last = one.poll()
+            assert [polled.value for polled in last] == ["last"]
+            one.say(last, "ACCEPT")
+            assert one.commit() == ["-"]
+            one.close()

@@ -90,9 +90,9 @@ class ShareCoordinator:
             self._runtime.read(SHARE_STATE_STREAM, index, _kept, answered)
         parts.count_down()
 
-    def forget_stream(self, stream_id: StreamId) -> None:
-        """A stream is deleted."""
-        self.each(lambda kept: self._forget(key for key, _ in kept if key.topic_id == stream_id))
+    def forget_topics(self, gone: Callable[[StreamId], bool]) -> None:
+        """Topics are deleted."""
+        self.each(lambda kept: self._forget(key for key, _ in kept if gone(key.topic_id)))
 
     def forget_deleted(self, kept: Iterable[ShareKey]) -> None:
         """Delete states of deleted streams, after the start of a standalone node.

@@ -1,7 +1,7 @@
 """Share fetches: acquires records for a consumer, immediately or once records are written or released.
 
 Acquired ranges have to be cut along batches, so records are examined before they are sent: a response has at most
-`LARGEST_ANSWER_BYTES` of records, or one batch that is larger.
+`LARGEST_ANSWER_BYTES` of records, or one batch that is larger. Batches of queues are built for the response.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from duramen.base.ports import Clock
 from duramen.broker.partition import Partition
 from duramen.codec.batch import TRANSACTIONAL, Header
 from duramen.coordinators.share.partition import AcquiredRecords, SharePartition
+from duramen.coordinators.share.topics import SharedQueue
 from duramen.rpc.retry import UNSETTLED
 from duramen.storage.log.transactions import AbortedTransaction
 from duramen.storage.scan import read_slice
@@ -46,6 +47,8 @@ class ShareFetched(NamedTuple):
 
 
 Answer = Callable[[list[ShareFetched]], None]
+Blocking = Callable[[Callable[[BaseException | None], None]], None]
+"""Work to do before a partition can be read."""
 
 _NOTHING: Final = ShareFetched()
 
@@ -75,11 +78,13 @@ class ShareFetcher:
         self._committed = committed
         self._answer: Answer | None = answer
         self._found = [ShareFetched(error=one) if isinstance(one, DuramenError) else _NOTHING for one in wanted]
-        self._plans: list[tuple[int, SharePartition, int, Slice]] = []
+        self._plans: list[tuple[int, SharePartition, int, Slice | None]] = []
         self._bytes = 0
+        self._leave_queues: dict[int, Callable[[], None]] = {}  # by index: ends the wait for entries of a queue
         self._left = limits.max_records
         self._urgent = any(found.error for found in self._found)
         self._loading: set[int] = set()  # partitions that yield nothing until the next fetch
+        self._settled: set[int] = set()  # queues that were trimmed to their limits
         self._busy = True
         self._poked = False
         self._registered = False
@@ -153,7 +158,7 @@ class ShareFetcher:
                 continue
             blocked = self._plan(index, one)
             if blocked is not None:
-                self._store.unblock(blocked, partial(self._unblocked, index))
+                blocked(partial(self._unblocked, index))
                 return
         if self._answer is None:
             return
@@ -170,7 +175,7 @@ class ShareFetcher:
         if self._answer is not None:
             self._plan_from(index)
 
-    def _plan(self, index: int, one: SharePartition) -> Blocked | None:
+    def _plan(self, index: int, one: SharePartition) -> Blocking | None:
         room = self._max_bytes - self._bytes
         if index in self._loading:
             return None
@@ -181,26 +186,49 @@ class ShareFetcher:
         if offset is None or (room <= 0 and self._plans):
             return None
         try:
+            if one.queue is not None:
+                return self._plan_queue(index, one, one.queue, offset)
             plan = one.partition.log.plan_read(offset, max(room, 1), committed=self._committed)
         except DuramenError as error:
             self._fail(index, error)
             return None
         if isinstance(plan, Blocked):
-            return plan
+            return partial(self._store.unblock, plan)
         if plan is not None and (len(plan) <= room or not self._plans):
             self._plans.append((index, one, offset, plan))
             self._bytes += len(plan)
+        return None
+
+    def _plan_queue(self, index: int, one: SharePartition, queue: SharedQueue, offset: int) -> Blocking | None:
+        """Look for entries, which are read again when they are acquired. Raises NotLeader."""
+        if index not in self._settled:
+            self._settled.add(index)
+            if not queue.is_settled():
+                return lambda done: queue.settle(partial(done, None))
+        self._leave_queues.pop(index, _nothing)()
+        size = one.available_bytes(offset, max(1, self._limits.min_bytes - self._bytes))
+        if size:
+            self._plans.append((index, one, offset, None))
+            self._bytes += size
+        else:
+            # In the turn of the read, so that no entry comes between.
+            self._leave_queues[index] = queue.wait(self._poke)
         return None
 
     # -- acquiring them -----------------------------------------------------------------------------
 
     def _take(self, at: int) -> None:
         """Read the planned partitions one after the other, and acquire records."""
-        if at >= len(self._plans) or self._left <= 0:
-            self._taken()
-            return
-        index, one, offset, slice_ = self._plans[at]
+        while at < len(self._plans) and self._left > 0:
+            index, one, offset, slice_ = self._plans[at]
+            at += 1
+            if slice_ is not None:
+                self._read(index, one, offset, slice_, at)
+                return
+            self._acquire_entries(index, one)
+        self._taken()
 
+    def _read(self, index: int, one: SharePartition, offset: int, slice_: Slice, next_plan: int) -> None:
         def read(data: bytes | DuramenError | OSError) -> None:
             if self._answer is None:
                 return
@@ -208,7 +236,7 @@ class ShareFetcher:
                 self._acquire(index, one, offset, data)
             else:
                 self._fail(index, data if isinstance(data, DuramenError) else StorageFailed(f"reading failed: {data}"))
-            self._take(at + 1)
+            self._take(next_plan)
 
         read_slice(self._store, slice_, read)
 
@@ -228,6 +256,20 @@ class ShareFetcher:
         except DuramenError as error:
             self._fail(index, error)
             return
+        self._keep(index, taken)
+
+    def _acquire_entries(self, index: int, one: SharePartition) -> None:
+        if not one.delivers:
+            self._fail(index, one.why_gone())
+            return
+        room = self._max_bytes - sum(len(found.taken.records) for found in self._found if found.taken is not None)
+        try:
+            if room > 0:
+                self._keep(index, one.acquire_entries(self._owner, self._left, room, self._limits.batch_size))
+        except DuramenError as error:
+            self._fail(index, error)
+
+    def _keep(self, index: int, taken: AcquiredRecords) -> None:
         self._left -= taken.size
         if taken.acquired:
             self._found[index] = ShareFetched(taken)
@@ -252,7 +294,8 @@ class ShareFetcher:
             self._registered = True
             for one in self._each():
                 one.waiting[self._poke] = None
-                one.partition.waiting[self._poke_partition] = None
+                if one.queue is None:
+                    one.partition.waiting[self._poke_partition] = None
         if self._poked:
             self._poked = False
             self._poke()
@@ -280,6 +323,9 @@ class ShareFetcher:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        for leave in self._leave_queues.values():
+            leave()
+        self._leave_queues.clear()
         if self._registered:
             self._registered = False
             for one in self._each():
@@ -291,6 +337,10 @@ class ShareFetcher:
         self._leave()
         if answer is not None:
             answer(self._found)
+
+
+def _nothing() -> None:
+    """Nothing to cancel."""
 
 
 def _is_dropped(head: Header, aborted: Sequence[AbortedTransaction]) -> bool:

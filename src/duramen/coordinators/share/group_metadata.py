@@ -9,10 +9,10 @@ from functools import partial
 
 from duramen.base.errors import DuramenError, NotCoordinator
 from duramen.base.ids import StreamId
-from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.share.persister import Begin, Mandate, SharePersister
 from duramen.coordinators.share.requests import StateChange
+from duramen.coordinators.share.topics import ShareTopics
 from duramen.groups.records import OtherKey
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group_records import GroupPlaces, decode_places, encode_places, encode_places_key
@@ -39,10 +39,10 @@ class ShareGroupMetadata:
     """The share groups that this node coordinates."""
 
     def __init__(
-        self, offsets: GroupOffsets, streams: BrokerStreams, persister: SharePersister, epoch_of: EpochOf
+        self, offsets: GroupOffsets, topics: ShareTopics, persister: SharePersister, epoch_of: EpochOf
     ) -> None:
         self._offsets = offsets
-        self._streams = streams
+        self._topics = topics
         self._persister = persister
         self._epoch_of = epoch_of
         self._newest: dict[str, _Newest] = {}
@@ -68,7 +68,11 @@ class ShareGroupMetadata:
 
     def _stored(self, group: str) -> GroupPlaces:
         value = self._offsets.record(_key(group)) if self._offsets.ready else None
-        return GroupPlaces() if value is None else decode_places(value)
+        if value is None:
+            return GroupPlaces()
+        places, names = decode_places(value)
+        self._topics.learn(names)
+        return places
 
     def keys(self, group: str) -> list[ShareKey]:
         """The share partitions of a group, by topic id and partition."""
@@ -123,13 +127,13 @@ class ShareGroupMetadata:
             partial(self._store, group, lambda now: GroupPlaces(now.kept - mine, now.unsure - mine)),
         )
 
-    def forget_stream(self, stream_id: StreamId) -> None:
-        """A stream is deleted: the keepers of its states delete them by themselves."""
+    def forget_topics(self, gone: Callable[[StreamId], bool]) -> None:
+        """Topics are deleted: the keepers of their states delete them by themselves."""
         for group in list(self.each()):
-            self.forget_streams(group, lambda topic_id: topic_id == stream_id)
+            self.forget_topics_of(group, gone)
 
-    def forget_streams(self, group: str, gone: Callable[[StreamId], bool]) -> None:
-        """Streams of a group are deleted."""
+    def forget_topics_of(self, group: str, gone: Callable[[StreamId], bool]) -> None:
+        """Topics of a group are deleted."""
         if not any(gone(topic_id) for topic_id, _ in self.get(group).every):
             return
 
@@ -225,8 +229,7 @@ class ShareGroupMetadata:
         self._offsets.store_records(group, [(encode_places_key(group), value)], stored)
 
     def _name_of(self, topic_id: StreamId) -> str:
-        stream = self._streams.find_id(topic_id)
-        return "" if stream is None else stream.name
+        return self._topics.name_of(topic_id) or ""
 
 
 def _with(mine: frozenset[Place], now: GroupPlaces) -> GroupPlaces:

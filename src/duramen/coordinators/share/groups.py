@@ -12,14 +12,15 @@ from duramen.base.deadlines import Alarm, Deadlines
 from duramen.base.errors import CoordinatorLoading, DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupKinds, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
 from duramen.coordinators.share.group_metadata import ShareGroupMetadata
 from duramen.coordinators.share.shares import Sharing
+from duramen.coordinators.share.topics import ShareTopics
 from duramen.groups.consumer_classic import CONSUMERS
+from duramen.groups.share_assignor import Place
 from duramen.groups.share_group import (
     LEAVING,
     ShareGroup,
@@ -47,6 +48,7 @@ class ShareGroups:
         self,
         sharing: Sharing,
         inventory: ShareGroupMetadata,
+        topics: ShareTopics,
         streams: BrokerStreams,
         clock: Clock,
         deadlines: Deadlines,
@@ -58,7 +60,7 @@ class ShareGroups:
         self._inventory = inventory
         self._changing: set[str] = set()  # groups whose states an operator moves or deletes
         self._missed: set[str] = set()  # groups with streams that were missing at the last check
-        self._streams = streams
+        self._topics = topics
         self._clock = clock
         self._deadlines = deadlines
         self._max_size = settings.integer("group.share.max.size")
@@ -83,7 +85,7 @@ class ShareGroups:
         group = self._groups.get(group_id)
         # As in Apache Kafka, every member prepares all partitions of the group, not only its own.
         places = sorted(group.places) if group is not None and result.assignment is not None else ()
-        there = [place for place in places if self._is_there(*place)]
+        there = [place for place in places if self._topics.source(place) is not None]
         self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
 
     def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
@@ -99,7 +101,7 @@ class ShareGroups:
                 group.held_for(heartbeat.member_id),
             )
         result = group.heartbeat(
-            heartbeat, self._topic, self._clock.monotonic_ms(),
+            heartbeat, self._topics.find, self._clock.monotonic_ms(),
             session_ms=self._sharing.config(group_id).session_ms, max_size=self._max_size,
         )  # fmt: skip
         self._groups[group_id] = group
@@ -110,17 +112,9 @@ class ShareGroups:
         group = self._groups.get(group_id)
         if group is None:
             raise GroupNotFound(f"share group {group_id} has no members")
-        group.leave(heartbeat.member_id, self._topic)
+        group.leave(heartbeat.member_id, self._topics.find)
         self._settle(group)
         return ShareHeartbeatResult(heartbeat.member_id, LEAVING, None)
-
-    def _topic(self, name: str) -> tuple[UUID, int] | None:
-        stream = self._streams.find(name)
-        return None if stream is None or stream.internal else (stream.id, len(stream.partitions))
-
-    def _is_there(self, topic_id: UUID, index: int) -> bool:
-        stream = self._streams.find_id(topic_id)
-        return stream is not None and index < len(stream.partitions)
 
     def _settle(self, group: ShareGroup) -> None:
         self._room.account(group.id, group.held_bytes)
@@ -132,15 +126,20 @@ class ShareGroups:
             del self._alarms[group.id]
 
     def _expire(self, group: ShareGroup) -> None:
-        group.expire(self._topic, self._clock.monotonic_ms())
+        group.expire(self._topics.find, self._clock.monotonic_ms())
         self._settle(group)
 
     def _stream_changed(self, stream: Stream) -> None:
         if stream.deleted:
-            self._inventory.forget_stream(stream.id)
+            self._inventory.forget_topics(self._topics.gone_with(stream))
         for group in self._groups.values():
             if group.subscribes(stream.name):
-                group.topics_changed(self._topic)
+                group.topics_changed(self._topics.find)
+
+    def topics_changed(self) -> None:
+        """Names may be those of other queues."""
+        for group in self._groups.values():
+            group.topics_changed(self._topics.find)
 
     # -- requests of all kinds of groups ------------------------------------------------------------
 
@@ -172,9 +171,9 @@ class ShareGroups:
     def _described(self, group_id: str, member: ShareMember) -> MemberSnapshot:
         assigned: dict[str, list[int]] = {}
         for topic_id, index in sorted(member.assignment):
-            stream = self._streams.find_id(topic_id)
-            if stream is not None:
-                assigned.setdefault(stream.name, []).append(index)
+            name = self._topics.name_of(topic_id)
+            if name is not None:
+                assigned.setdefault(name, []).append(index)
         session_ms = self._sharing.config(group_id).session_ms
         return MemberSnapshot(
             member.id, None, member.client_id, member.client_host, session_ms, session_ms,
@@ -260,36 +259,35 @@ class ShareGroups:
         self.find(group_id)
         found: dict[str, list[int]] = {}
         for key in self._inventory.keys(group_id):
-            stream = self._streams.find_id(key.topic_id)
-            if stream is not None:
-                found.setdefault(stream.name, []).append(key.partition)
+            name = self._topics.name_of(key.topic_id)
+            if name is not None:
+                found.setdefault(name, []).append(key.partition)
         return found
 
-    def alter_offsets(self, group_id: str, starts: Sequence[tuple[Partition, int]], done: Done) -> None:
+    def alter_offsets(self, group_id: str, starts: Sequence[tuple[Place, int]], done: Done) -> None:
         """Reset a group without members to these offsets; as in Apache Kafka, a missing group is created."""
         try:
             self._kinds.check(group_id, self.kind)
             self._check_unchanged(group_id)
             if self.has(group_id):
                 self.check_empty(group_id)
-            for partition, start in starts:
+            for (_, index), start in starts:
                 if start < 0:
-                    raise RequestInvalid(f"partition {partition.index} cannot begin at offset {start}")
+                    raise RequestInvalid(f"partition {index} cannot begin at offset {start}")
         except DuramenError as error:
             done(error)
         else:
-            places = [((partition.log.key.stream_id, partition.index), start) for partition, start in starts]
-            self._inventory.begin_anew(group_id, places, self._until(group_id, done))
+            self._inventory.begin_anew(group_id, starts, self._until(group_id, done))
 
-    def delete_offsets(self, group_id: str, stream: Stream, done: Done) -> None:
-        """Delete the states of a group without members for a stream."""
+    def delete_offsets(self, group_id: str, topic_id: UUID, done: Done) -> None:
+        """Delete the states of a group without members for a topic."""
         try:
             self._check_unchanged(group_id)
             self.check_empty(group_id)
         except DuramenError as error:
             done(error)
         else:
-            places = [place for place in self._inventory.get(group_id).every if place[0] == stream.id]
+            places = [place for place in self._inventory.get(group_id).every if place[0] == topic_id]
             self._inventory.forget(group_id, places, self._until(group_id, done))
 
     # -- the node -----------------------------------------------------------------------------------
@@ -305,5 +303,5 @@ class ShareGroups:
             if any(is_gone(topic_id) for topic_id, _ in self._inventory.get(group).every)
         }
         for group in sorted(missed & self._missed):
-            self._inventory.forget_streams(group, is_gone)
+            self._inventory.forget_topics_of(group, is_gone)
         self._missed = missed - self._missed

@@ -33,8 +33,8 @@ from duramen.coordinators.share.requests import (
 )
 from duramen.coordinators.share.shares import ShareOffset, Sharing
 from duramen.coordinators.share.state import SHARE_STATE_STREAM, Kept, StateStream
+from duramen.coordinators.share.topics import ShareTopics
 from duramen.groups.share_records import ShareKey
-from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.errors import Refused
 from duramen.rpc.server import Done as Answered
@@ -69,16 +69,18 @@ class ShareNodes:
         self._kit = kit
         self._alone = kit.membership.first_role is None
         self.stream = StateStream(kit.streams)
+        self.topics = topics = ShareTopics(kit.streams)
         self.states = ShareCoordinator(self.stream, kit.runtime, kit.store, self.is_gone, alone=self._alone)
-        self._persister = SharePersister(self.stream, kit.membership, kit.caller)
+        self._persister = SharePersister(self.stream, topics, kit.membership, kit.caller)
         self.sharing = Sharing(
-            self._persister, kit.streams, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs, kit.metrics
+            self._persister, kit.streams, topics, kit.store, kit.clock, kit.deadlines, kit.settings, kit.configs,
+            kit.metrics,
         )  # fmt: skip
         self.inventory = ShareGroupMetadata(
             kit.offsets,
-            kit.streams,
+            topics,
             self._persister,
-            lambda place: kit.membership.partition(PartitionId(*place)).leader_epoch,
+            lambda place: kit.membership.partition(topics.stored_in(place)).leader_epoch,
         )
         kit.streams.listeners.append(self._stream_changed)
         server = kit.caller.server
@@ -95,7 +97,7 @@ class ShareNodes:
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
         by_leader: dict[int | None, list[ShareKey]] = {}
         for key in keys:
-            leader = self._kit.membership.partition(PartitionId(key.topic_id, key.partition)).leader
+            leader = self._kit.membership.partition(self._persister.stored_in(key)).leader
             by_leader.setdefault(leader, []).append(key)
         parts = Countdown(partial(done, found), len(by_leader) + 1)
 
@@ -149,13 +151,12 @@ class ShareNodes:
         self._kit.runtime.when_loaded(SHARE_STATE_STREAM, loaded)
 
     def is_gone(self, stream_id: StreamId) -> bool:
-        """Whether a stream is known to be deleted."""
-        there = self._kit.streams.find_id(stream_id) is not None
-        return not there and (self._alone or self._kit.membership.is_gone(stream_id))
+        """Whether a stream, or the space of a queue with that topic id, is known to be deleted."""
+        return not self.topics.exists(stream_id) and (self._alone or self._kit.membership.is_gone(stream_id))
 
     def _stream_changed(self, stream: Stream) -> None:
         if stream.deleted:
-            self.states.forget_stream(stream.id)
+            self.states.forget_topics(self.topics.gone_with(stream))
 
     def tidy(self) -> None:
         """Drop unused share partitions, and truncate the log of states."""

@@ -23,8 +23,10 @@ from duramen.broker.partition import EARLIEST, LATEST, Partition
 from duramen.codec.batch import CONTROL, Header, batches
 from duramen.coordinators.group.share_configs import ShareConfig
 from duramen.coordinators.share.persister import SharePersister, StateWriter
+from duramen.coordinators.share.topics import SharedQueue
 from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
+from duramen.queues.topics import SharedRead
 
 __all__ = [
     "ACCEPT",
@@ -77,7 +79,7 @@ class ShareCounts:
 
 
 class AcquiredRecords(NamedTuple):
-    """The result of a fetch: whole batches, and their acquired offsets; `size` is the number of these."""
+    """The result of a fetch: batches, and their acquired offsets; `size` is the number of these."""
 
     records: bytes
     acquired: list[Acquired]
@@ -85,12 +87,16 @@ class AcquiredRecords(NamedTuple):
 
 
 class SharePartition:
-    """A share partition in use. `waiting` are callbacks for newly available records."""
+    """A share partition in use. `waiting` are callbacks for newly available records.
+
+    A `queue` as a topic is read from the rows of its shard, which `partition` is.
+    """
 
     def __init__(
         self,
         key: ShareKey,
         partition: Partition,
+        queue: SharedQueue | None,
         persister: SharePersister,
         clock: Clock,
         deadlines: Deadlines,
@@ -101,6 +107,7 @@ class SharePartition:
         """`ended` is called when the share partition must no longer be used."""
         self.key = key
         self.partition = partition
+        self.queue = queue
         self.waiting: dict[Callable[[], None], None] = {}
         self.used_ms = clock.monotonic_ms()
         self._persister = persister
@@ -145,12 +152,20 @@ class SharePartition:
         self._persister.read(self.key, leader_epoch, read)
 
     def _find_start(self, kept: ShareState) -> None:
+        source = self.queue or self.partition
+
         def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
             log = self.partition.log
             if error is not None:
                 self._loaded(error if isinstance(error, DuramenError) else DuramenError(str(error)))
                 return
-            start = max(offset, log.start_offset) if offset >= 0 else log.high_watermark
+            if self.queue is None:
+                start = max(offset, log.start_offset) if offset >= 0 else log.high_watermark
+            elif offset >= 0:
+                start = offset
+            else:
+                source.find_offset(LATEST, found)
+                return
 
             def stored(failed: DuramenError | None) -> None:
                 if failed is None and not self.gone:
@@ -162,9 +177,9 @@ class SharePartition:
 
         reset = self._config().reset
         if reset.since_ms is not None:
-            self.partition.find_offset(max(0, self._clock.wall_ms() - reset.since_ms), found)
+            source.find_offset(max(0, self._clock.wall_ms() - reset.since_ms), found)
         else:
-            self.partition.find_offset(LATEST if reset.latest else EARLIEST, found)
+            source.find_offset(LATEST if reset.latest else EARLIEST, found)
 
     def _begin(self, kept: ShareState) -> None:
         config = self._config()
@@ -173,6 +188,7 @@ class SharePartition:
         self._window = Window(
             kept.start_offset, kept.states,
             most_deliveries=config.most_deliveries, most_in_flight=config.most_in_flight,
+            sparse=self.queue is not None,
         )  # fmt: skip
         self._loaded(None)
 
@@ -220,7 +236,8 @@ class SharePartition:
         config, window = self._config(), self.window
         self.used_ms = self._clock.monotonic_ms()
         window.limit(config.most_deliveries, config.most_in_flight)
-        window.advance(self.partition.log.start_offset)
+        if self.queue is None:  # entries of a queue outlast the log
+            window.advance(self.partition.log.start_offset)
         return window.next_position()
 
     def acquire(
@@ -255,13 +272,55 @@ class SharePartition:
             begin, end = (at if not acquired else begin), at + head.size
             size += sum(piece.last - piece.first + 1 for piece in taken)
             _add(acquired, taken, batch_size)
+        return self._acquired(data[begin:end], acquired, size, deadline_ms)
+
+    def acquire_entries(self, owner: str, most: int, max_bytes: int, batch_size: int) -> AcquiredRecords:
+        """Acquire for `owner` entries of the queue: at most `most`, and except for the first at most `max_bytes`.
+
+        Their batches are made from the rows in the same turn. Offsets without an entry count as completed.
+        """
+        window, offset = self.window, self.next_offset()
+        deadline_ms = self._clock.monotonic_ms() + self._config().lock_ms
+        acquired: list[Acquired] = []
+        if offset is None:
+            return AcquiredRecords(b"", acquired, 0)
+        found = self._read_queue(offset, most, max_bytes)
+        size = 0
+        for place in found.offsets:
+            self._skip_to(offset, place)
+            offset = place + 1
+            taken = window.acquire(place, place, owner, deadline_ms)
+            if not taken:  # too many are in flight
+                break
+            size += 1
+            _add(acquired, taken, batch_size)
+        else:
+            self._skip_to(offset, found.end)
+        return self._acquired(found.batches if acquired else b"", acquired, size, deadline_ms)
+
+    def available_bytes(self, offset: int, least_bytes: int) -> int:
+        """The size of batches with entries of the queue that may be acquired from an offset on, up to about a size."""
+        found = self._read_queue(offset, least_bytes, least_bytes)  # an entry has a byte or more
+        if not found.offsets:
+            self._skip_to(offset, found.end)
+        return len(found.batches)
+
+    def _read_queue(self, offset: int, most: int, max_bytes: int) -> SharedRead:
+        assert self.queue is not None
+        return self.queue.read_shared(offset, self.window.next_free, most, max_bytes)
+
+    def _skip_to(self, offset: int, end: int) -> None:
+        if offset < end:
+            self.window.skip(offset, end - 1)
+
+    def _acquired(self, data: bytes, acquired: list[Acquired], size: int, deadline_ms: int) -> AcquiredRecords:
         if acquired:
             self._look_at(deadline_ms)
         stream = self.partition.stream
-        stream.bytes_out.value += end - begin
+        stream.bytes_out.value += len(data)
         stream.records_out.value += size
         self._counts.acquired.value += size
-        return AcquiredRecords(data[begin:end], acquired, size)
+        return AcquiredRecords(data, acquired, size)
 
     # -- deciding -----------------------------------------------------------------------------------
 

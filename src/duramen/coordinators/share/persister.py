@@ -25,6 +25,7 @@ from duramen.coordinators.share.requests import (
     key_of,
 )
 from duramen.coordinators.share.state import StateStream
+from duramen.coordinators.share.topics import ShareTopics
 from duramen.groups.share_records import ShareKey, ShareState
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
@@ -57,10 +58,9 @@ class Begin(NamedTuple):
 class SharePersister:
     """Sends requests to the leaders of partitions."""
 
-    def __init__(
-        self, stream: StateStream, membership: NodeMembership, caller: Caller
-    ) -> None:  # fmt: skip
+    def __init__(self, stream: StateStream, topics: ShareTopics, membership: NodeMembership, caller: Caller) -> None:
         self._stream = stream
+        self._topics = topics
         self._membership = membership
         self._caller = caller
         self._sequence = 0
@@ -121,10 +121,14 @@ class SharePersister:
 
     # -- leaders of partitions ----------------------------------------------------------------------
 
+    def stored_in(self, key: ShareKey) -> PartitionId:
+        """The partition of a stream whose leader delivers a share partition."""
+        return self._topics.stored_in((key.topic_id, key.partition))
+
     def locate(self, keys: Sequence[ShareKey], done: Callable[[Located | DuramenError], None]) -> None:
         """A group's offsets in one or more partitions, which all have the leader of the first."""
         request = Locate(tuple(map(key_of, keys)))
-        place = PartitionId(keys[0].topic_id, keys[0].partition)
+        place = self.stored_in(keys[0])
         self._ask(partial(_same, place), LOCATE, lambda _: request, done)
 
     def drop(self, keys: Sequence[ShareKey], done: Done) -> None:
@@ -132,7 +136,7 @@ class SharePersister:
         gather = _Gather(done)
         by_place: dict[PartitionId, list[ShareKey]] = {}
         for key in keys:
-            by_place.setdefault(PartitionId(key.topic_id, key.partition), []).append(key)
+            by_place.setdefault(self.stored_in(key), []).append(key)
         for place, mine in by_place.items():
             if self._membership.partition(place).leader is not None:
                 self._ask(partial(_same, place), DROP, partial(_drop, mine), gather.one())

@@ -1,5 +1,6 @@
 """The share partitions in use on this node, each at the leader of its partition."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -16,10 +17,11 @@ from duramen.coordinators.group.share_configs import ShareConfig, share_config
 from duramen.coordinators.share.fetch import Answer, ShareFetcher, ShareLimits
 from duramen.coordinators.share.partition import Acknowledged, ShareCounts, SharePartition
 from duramen.coordinators.share.persister import SharePersister
+from duramen.coordinators.share.topics import SharedQueue, ShareTopics
 from duramen.delivery.spans import DeliveryPhase
-from duramen.groups.share_assignor import Place
 from duramen.groups.share_fencing import ANYBODY
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
+from duramen.storage.log.log import LogKey
 from duramen.storage.store import Store
 
 __all__ = ["ShareOffset", "Sharing"]
@@ -47,6 +49,7 @@ class Sharing:
         self,
         persister: SharePersister,
         streams: BrokerStreams,
+        topics: ShareTopics,
         store: Store,
         clock: Clock,
         deadlines: Deadlines,
@@ -56,7 +59,7 @@ class Sharing:
     ) -> None:
         """`configs` returns the configs that a group overrides."""
         self._persister = persister
-        self._streams = streams
+        self._topics = topics
         self._store = store
         self._clock = clock
         self._deadlines = deadlines
@@ -64,7 +67,7 @@ class Sharing:
         self._configs = configs
         self._counts = ShareCounts(metrics)
         self._partitions: dict[ShareKey, SharePartition] = {}
-        self._groups: dict[Place, set[ShareKey]] = {}  # the share partitions in use, by partition
+        self._groups: dict[LogKey, set[ShareKey]] = {}  # the share partitions in use, by partition that stores them
         self._config: dict[str, ShareConfig] = {}
         streams.listeners.append(self._stream_changed)
 
@@ -85,23 +88,23 @@ class Sharing:
 
     def find(self, key: ShareKey) -> SharePartition | DuramenError:
         """A share partition, created if it is not in use; or the error."""
-        stream = self._streams.find_id(key.topic_id)
-        if stream is None or not 0 <= key.partition < len(stream.partitions):
+        source = self._topics.source((key.topic_id, key.partition))
+        if source is None:
             return StreamNotFound("no such topic")
         found = self._partitions.get(key)
         if found is not None:
             return found
-        partition = stream.partitions[key.partition]
+        partition, queue = source
         try:
             partition.check_leads()
         except DuramenError as error:
             return error
         found = SharePartition(
-            key, partition, self._persister, self._clock, self._deadlines, partial(self.config, key.group),
+            key, partition, queue, self._persister, self._clock, self._deadlines, partial(self.config, key.group),
             self._counts, self._gone,
         )  # fmt: skip
         self._partitions[key] = found
-        self._groups.setdefault((key.topic_id, key.partition), set()).add(key)
+        self._groups.setdefault(partition.log.key, set()).add(key)
         return found
 
     def _gone(self, one: SharePartition) -> None:
@@ -109,7 +112,7 @@ class Sharing:
         key = one.key
         if self._partitions.get(key) is one:
             del self._partitions[key]
-            place = key.topic_id, key.partition
+            place = one.partition.log.key
             self._groups[place].discard(key)
             if not self._groups[place]:
                 del self._groups[place]
@@ -151,10 +154,6 @@ class Sharing:
 
     # -- requests of coordinators --------------------------------------------------------------------
 
-    def key(self, group: str, partition: Partition) -> ShareKey:
-        """The share partition of a group and a partition."""
-        return ShareKey(group, partition.log.key.stream_id, partition.index)
-
     def drop(self, keys: Iterable[ShareKey]) -> None:
         """The stored states have changed: stop delivering by the ones in memory."""
         for key in keys:
@@ -167,13 +166,12 @@ class Sharing:
 
     def offset(self, key: ShareKey, done: OffsetDone) -> None:
         """The group's offset in a partition that this node leads."""
-        stream = self._streams.find_id(key.topic_id)
-        if stream is None or not key.partition < len(stream.partitions):
+        source = self._topics.source((key.topic_id, key.partition))
+        if source is None:
             done(None)
             return
-        partition = stream.partitions[key.partition]
         try:
-            partition.check_leads()
+            source[0].check_leads()
         except DuramenError as error:
             done(error)
             return
@@ -182,11 +180,11 @@ class Sharing:
             if isinstance(state, ShareGroupUnknown):
                 done(None)
             else:
-                done(state if isinstance(state, DuramenError) else _offset(state, partition))
+                done(state if isinstance(state, DuramenError) else _offset(state, *source))
 
         found = self._partitions.get(key)
         if found is not None and found.loaded:
-            done(_offset(found.state(), partition))
+            done(_offset(found.state(), *source))
         else:
             self._persister.read(key, ANYBODY, read)
 
@@ -194,12 +192,12 @@ class Sharing:
 
     def led(self, partition: Partition) -> None:
         """The leader or the leader epoch of a partition has changed: states read in another epoch are obsolete."""
-        for key in list(self._groups.get((partition.log.key.stream_id, partition.index), ())):
+        for key in list(self._groups.get(partition.log.key, ())):
             self._partitions[key].close(NotLeader("this node led the partition in another epoch"))
 
     def _stream_changed(self, stream: Stream) -> None:
         if stream.deleted:
-            for key in [key for key in self._partitions if key.topic_id == stream.id]:
+            for key in [key for key, found in self._partitions.items() if found.partition.stream is stream]:
                 self._drop(key)
 
     def tidy(self) -> None:
@@ -210,9 +208,11 @@ class Sharing:
                 self._drop(key)
 
 
-def _offset(state: ShareState, partition: Partition) -> ShareOffset:
+def _offset(state: ShareState, partition: Partition, queue: SharedQueue | None) -> ShareOffset | DuramenError:
     if state.start_offset == UNKNOWN_START:
         return ShareOffset(UNKNOWN_START, state.leader_epoch, -1)
+    if queue is not None:
+        return _queue_offset(state, queue)
     log = partition.log
     start = max(state.start_offset, log.start_offset)
     over = 0
@@ -224,3 +224,18 @@ def _offset(state: ShareState, partition: Partition) -> ShareOffset:
         else:
             over += last - first + 1
     return ShareOffset(start, state.leader_epoch, max(0, log.high_watermark - start - over))
+
+
+def _queue_offset(state: ShareState, queue: SharedQueue) -> ShareOffset | DuramenError:
+    """The lag counts entries, up to a number: offsets have gaps."""
+    over = [(one.first, one.last) for one in state.states if one.phase is not DeliveryPhase.AVAILABLE]
+
+    def is_over(offset: int) -> bool:
+        at = bisect_right(over, (offset, offset)) - 1
+        return any(first <= offset <= last for first, last in over[max(0, at) : at + 2])
+
+    try:
+        start, lag = queue.left_of(state.start_offset, is_over)
+    except DuramenError as error:
+        return error
+    return ShareOffset(start, state.leader_epoch, lag)

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
-from duramen.broker.partition import Partition
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.share.shares import ShareOffset
 from duramen.doors.kafka.request.context import Context
@@ -18,6 +17,7 @@ from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group import JOINING, LEAVING, ShareGroup, ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
+from duramen.groups.topics import GroupTopic
 from duramen.service.authorize import Access, Operation, ResourceType
 from duramen.service.resolve import ResolvedTopics
 
@@ -77,6 +77,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
 
     try:
         _check_heartbeat(request)
+        _check_topics(context, topics or ())
         broker.groups.check(group_id)
     except DuramenError as error:
         done(error)
@@ -94,6 +95,16 @@ def _check_heartbeat(request: Message) -> None:
     topics = request["subscribed_topic_names"]
     if request["member_epoch"] == JOINING and not topics:
         raise RequestInvalid("a member that joins names the topics that it wants")
+
+
+def _check_topics(context: Context, topics: Sequence[str]) -> None:
+    broker = context.broker
+    for name in topics:
+        if broker.names_inventory(name) and broker.share_nodes.topics.find(name) is None:
+            raise RequestInvalid(
+                f"share groups do not read {name}, a topic of the inventory: read it with a consumer group, or lease"
+                " entries of a queue space"
+            )
 
 
 def _by_topic_id(places: frozenset[Place]) -> list[Message]:
@@ -180,14 +191,13 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
             if topics is not None:
                 named = {topic["topic_name"]: topic["partitions"] for topic in topics}
             wanted[group_id] = named
-            known += _keys(context, admitted.topics, group_id, found, named)
+            known += _keys(admitted.topics, group_id, found, named)
     context.broker.share_nodes.locate(
         known, lambda places: exchange.reply({"groups": _groups(context, admitted.topics, wanted, places)})
     )
 
 
 def _keys(
-    context: Context,
     named: ResolvedTopics,
     group_id: str,
     known: Mapping[str, Sequence[int]],
@@ -195,10 +205,10 @@ def _keys(
 ) -> Iterator[ShareKey]:
     """The share partitions that a group has among those that are wanted."""
     for topic, indexes in wanted.items():
-        stream = named.find(topic)
+        found = _topic(named, topic)
         for index in sorted({*indexes} & {*known.get(topic, ())}):
-            if stream is not None and 0 <= index < len(stream.partitions):
-                yield context.broker.sharing.key(group_id, stream.partitions[index])
+            if found is not None and 0 <= index < found.partitions:
+                yield ShareKey(group_id, found.id, index)
 
 
 def _groups(
@@ -214,7 +224,7 @@ def _groups(
             if isinstance(topics, DuramenError):
                 raise topics
             room.check()
-            described = [_offsets(context, named, group_id, *topic, places) for topic in topics.items()]
+            described = [_offsets(named, group_id, *topic, places) for topic in topics.items()]
             room.take(described)
             groups.append({"group_id": group_id, "topics": described})
         except DuramenError as error:
@@ -223,46 +233,56 @@ def _groups(
 
 
 def _offsets(
-    context: Context, named: ResolvedTopics, group_id: str, topic: str, indexes: Sequence[int], places: Places
+    named: ResolvedTopics, group_id: str, topic: str, indexes: Sequence[int], places: Places
 ) -> Message:  # fmt: skip
-    stream = named.find(topic)
-    refusal = named.error(topic) if stream is None else None
+    known = _topic(named, topic)
+    refusal = named.error(topic) if known is None else None
     partitions = []
     for index in indexes:
         answer: dict[str, Any] = {"partition_index": index, "start_offset": -1, "leader_epoch": 0}
         # As in Apache Kafka, a group has no offset in a partition that is not there: no error.
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             answer |= {"error_code": share_error_code(refusal), "error_message": str(refusal)}
-        if stream is not None and 0 <= index < len(stream.partitions):
-            found = places.get(context.broker.sharing.key(group_id, stream.partitions[index]))
+        if known is not None and 0 <= index < known.partitions:
+            found = places.get(ShareKey(group_id, known.id, index))
             if isinstance(found, DuramenError):
                 answer |= {"error_code": share_error_code(found), "error_message": str(found)}
             else:
                 found = found or ShareOffset(-1, 0, -1)
                 answer |= {"start_offset": found.start_offset, "leader_epoch": found.leader_epoch, "lag": found.lag}
         partitions.append(answer)
-    return {"topic_name": topic, "topic_id": _NULL_ID if stream is None else stream.id, "partitions": partitions}
+    return {"topic_name": topic, "topic_id": _NULL_ID if known is None else known.id, "partitions": partitions}
+
+
+def _topic(named: ResolvedTopics, name: str) -> GroupTopic | None:
+    """The stream or the queue that share groups may read by a name."""
+    stream, light = named.find(name), named.light(name)
+    if stream is not None:
+        return GroupTopic(name, stream.id, len(stream.partitions))
+    return None if light is None or not light.is_shared else GroupTopic(name, light.id, 1)
 
 
 def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
     """Reset the offsets of a group without members; the response comes once that is durable."""
     request = exchange.message()
-    starts: list[tuple[Partition, int]] = []
+    starts: list[tuple[Place, int]] = []
     topics: list[Message] = []
     for topic in request["topics"]:
-        stream = exchange.admitted.topics.find(topic["topic_name"])
+        known = _topic(exchange.admitted.topics, topic["topic_name"])
         answers: list[Message] = []
         for asked in topic["partitions"]:
             answer: dict[str, Any] = {"partition_index": asked["partition_index"]}
             try:
-                named = exchange.admitted.topics.get(topic["topic_name"])
-                found = named.partition(asked["partition_index"])
+                if known is None:
+                    raise exchange.admitted.topics.error(topic["topic_name"])
+                if not 0 <= asked["partition_index"] < known.partitions:
+                    raise StreamNotFound(f"{known.name} has no partition {asked['partition_index']}")
             except DuramenError as error:
                 answer |= _failure(error)
             else:
-                starts.append((found, asked["start_offset"]))
+                starts.append(((known.id, asked["partition_index"]), asked["start_offset"]))
             answers.append(answer)
-        topic_id = _NULL_ID if stream is None else stream.id
+        topic_id = _NULL_ID if known is None else known.id
         topics.append({"topic_name": topic["topic_name"], "topic_id": topic_id, "partitions": answers})
 
     def done(error: DuramenError | None) -> None:
@@ -302,17 +322,17 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         parts.count_down()
 
     for name in dict.fromkeys(topic["topic_name"] for topic in request["topics"]):
-        stream = exchange.admitted.topics.find(name)
+        topic = _topic(exchange.admitted.topics, name)
         # As in Apache Kafka, without its id where the group has nothing of it.
         answer: dict[str, Any] = {"topic_name": name, "topic_id": _NULL_ID}
         answers.append(answer)
         parts.add()
-        refusal = exchange.admitted.topics.error(name) if stream is None else None
+        refusal = exchange.admitted.topics.error(name) if topic is None else None
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             finish(answer, refusal)
-        elif stream is None or name not in known:
+        elif topic is None or name not in known:
             finish(answer, StreamNotFound(f"share group {group_id} does not read a stream {name}"))
         else:
-            answer["topic_id"] = stream.id
-            groups.delete_offsets(group_id, stream, partial(finish, answer))
+            answer["topic_id"] = topic.id
+            groups.delete_offsets(group_id, topic.id, partial(finish, answer))
     parts.count_down()

@@ -155,7 +155,9 @@ def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[
 
 def _refusal(named: ResolvedTopics, topic_id: UUID) -> DuramenError | None:
     """Why nothing may be done with a topic; None also if it is missing: then the partition has the error."""
-    error = named.error(topic_id) if named.find(topic_id) is None else None
+    light = named.light(topic_id)
+    exists = named.find(topic_id) is not None or (light is not None and light.is_shared)
+    error = None if exists else named.error(topic_id)
     return None if isinstance(error, StreamNotFound) else error
 
 
@@ -291,7 +293,11 @@ class _ShareFetch:
 
 def _code(topics: ResolvedTopics, key: ShareKey, error: DuramenError | None) -> ErrorCode:
     stream = topics.find(key.topic_id)
-    if error is not None and (stream.deleted if stream is not None else _refusal(topics, key.topic_id) is None):
+    if stream is not None:
+        gone = stream.deleted
+    else:
+        gone = topics.light(key.topic_id) is None and _refusal(topics, key.topic_id) is None
+    if error is not None and gone:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return share_error_code(error)
 
@@ -302,10 +308,11 @@ def _leaders(
     """The leaders of partitions that this node does not lead (like KIP-951 for other fetches)."""
     leaders = {}
     for key, told in errors.items():
-        stream = topics.find(key.topic_id)
+        stream, light = topics.find(key.topic_id), topics.light(key.topic_id)
         elsewhere = any(_code(topics, key, error) in SAYS_LEADER for error in told)
-        if elsewhere and stream is not None and key.partition < len(stream.partitions):
-            leaders[key] = leader_of(context, stream.partitions[key.partition])
+        partitions = stream.partitions if stream is not None else [] if light is None else [light.partition]
+        if elsewhere and key.partition < len(partitions):
+            leaders[key] = leader_of(context, partitions[key.partition])
     return leaders
 
 
