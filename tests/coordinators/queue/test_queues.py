@@ -167,6 +167,30 @@ def test_the_log_is_cut_below_checkpoints_and_not_before_its_time() -> None:
     assert [entry.position for entry in space.read(b"ann").entries] == positions
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["stopped", "running"])
+def test_the_log_is_kept_longer_for_a_table_that_lacks_its_operations(*, moves: bool) -> None:
+    shard = partition_of(b"ann", SHARDS)
+    space = Space(
+        checkpoint_records=50, queue_log_retention_ms=str(HOUR_MS), segment_bytes="2000", table_format="delta",
+        table_location="/lake", table_retention_multiple="3",
+    )  # fmt: skip
+    for _ in range(200):
+        space.put((b"ann", b"." * 100))
+    log = space.stream.partition(shard).log
+    space.hand.advance(HOUR_MS)
+    assert log.start_offset == 0
+    if moves:
+        done: CallbackResult[Exception | None] = CallbackResult()
+        space.hand.broker.configure_stream("mail", {"table.kept.offsets": f"{shard}:100"}, done)
+        space.hand.settle()
+        assert done.error is None
+        assert 50 <= log.start_offset <= 100
+    space.hand.advance(2 * HOUR_MS - 1)
+    assert log.start_offset <= (100 if moves else 0)
+    space.hand.advance(1)
+    assert 50 <= log.start_offset <= 150
+
+
 def test_a_kafka_producer_puts_entries_into_queues_of_the_shard_that_it_writes_to(space: Space) -> None:
     here, there = (next(name for name in NAMES if partition_of(name, SHARDS) == shard) for shard in (0, 1))
     assert space.produce([BatchInput(5, here, b"from Kafka", ((b"h", b"v"),))]) is None

@@ -87,7 +87,8 @@ def _cut_uncommitted(_: Original) -> Original:
             rows = self._kind.rows
             offset = runtime.cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
             if isinstance(rows, BatchRowKind):
-                offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition))
+                keep_ms = rows.keep_ms(self.partition)
+                offset = self._cuts.due(offset, rows.checkpoint_records, keep_ms, lambda _: 1)
             if offset - log.start_offset >= rows.checkpoint_records:
                 self._kit.store.delete_before(log, offset, lambda _: None)
 

@@ -78,8 +78,8 @@ def queues_problem(values: Mapping[str, Value], *, internal: bool = False) -> st
         return "kind=queues and keyed=true exclude each other"
     if len(str(values.get(DEAD_LETTER_QUEUE, "")).encode()) > _LONGEST_NAME_BYTES:
         return f"{DEAD_LETTER_QUEUE} is the name of a queue, with at most {_LONGEST_NAME_BYTES} bytes"
-    if str(values.get("table.format", "none")) != "none":
-        return "kind=queues takes no table: table.format is for streams of kind=log"
+    if str(values.get("table.upsert.by", "none")) != "none":
+        return "kind=queues takes no table.upsert.by: its records are operations, and their key is the queue's name"
     for name, value in QUEUE_VALUES.items():
         given = values.get(name, value)
         same = entries(str(given)) == [value] if name == "cleanup.policy" else given == value

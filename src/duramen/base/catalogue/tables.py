@@ -59,7 +59,8 @@ KEPT_OFFSETS: Final = "table.kept.offsets"
 RETENTION_SETTINGS: Final = (
     Setting("table.retention.multiple", "integer", 2,
             "Records that the table lacks are kept for up to this multiple of `retention.ms`, `retention.bytes` and "
-            "`retention.records`; 1: retention does not wait for the table.",
+            "`retention.records`, or of `queue.log.retention.ms` of a queue space; 1: retention does not wait for the "
+            "table.",
             scope="stream", dynamic=True, minimum=1, maximum=1000),
     Setting(KEPT_OFFSETS, "list", "",
             "PARTITION:OFFSET for each partition: the table needs the log from this offset on. `duramen table "

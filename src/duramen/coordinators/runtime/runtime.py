@@ -34,7 +34,9 @@ from duramen.coordinators.runtime.unreplicated import UnreplicatedKit, Unreplica
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.server import Done as Answered
+from duramen.storage.log.floors import stream_floors
 from duramen.storage.log.log import Log
+from duramen.storage.planning.floors import retention_multiple
 from duramen.storage.scan import OnDamage
 from duramen.storage.store import Store
 
@@ -298,7 +300,8 @@ class _Replica:
             return
         rows, offset = self._kind.rows, cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
         if isinstance(rows, BatchRowKind):
-            offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition))
+            times = partial(retention_multiple, stream_floors(log))
+            offset = self._cuts.due(offset, rows.checkpoint_records, rows.keep_ms(self.partition), times)
         offset = min(offset, log.high_watermark)
         if offset - log.start_offset >= rows.checkpoint_records:
             self._kit.store.delete_before(log, offset, lambda _: None)
@@ -597,6 +600,8 @@ class Runtime:
             replica = self._replicas[key] = _Replica(self._kit, kind, partition, self._tell_loaded, self._opening)
             if self._kit.membership.first_role is None:
                 replica.lead(partition.leader_epoch)  # a standalone node leads every partition
+        else:
+            self._replicas[key].advanced()  # its configs say when the log is truncated
 
     def _stream_changed(self, stream: Stream) -> None:
         kind = self._stream_kinds.get(stream.kind)

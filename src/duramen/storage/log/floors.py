@@ -5,7 +5,7 @@ from typing import Final
 from duramen.storage.log.log import Log
 from duramen.storage.planning.floors import Floor
 
-__all__ = ["floors_of"]
+__all__ = ["floors_of", "stream_floors"]
 
 _COMMITTED: Final = "high watermark"
 _TRANSACTION: Final = "open transaction"
@@ -25,7 +25,13 @@ def floors_of(log: Log) -> list[Floor]:
         floors.append(Floor(_COPY, waiting, compaction=False))
     if log.view_floor is not None:
         floors.append(Floor(_SNAPSHOTS, log.view_floor, retention=False))
-    for floor in log.config.floors:
-        offset = floor.offsets.get(log.key.partition, 0)
-        floors.append(Floor(floor.name, offset, compaction=False, multiple=floor.multiple))
-    return floors
+    return [*floors, *stream_floors(log)]
+
+
+def stream_floors(log: Log) -> list[Floor]:
+    """The floors that the stream's config sets."""
+    partition = log.key.partition
+    return [
+        Floor(floor.name, floor.offsets.get(partition, 0), compaction=False, multiple=floor.multiple)
+        for floor in log.config.floors
+    ]

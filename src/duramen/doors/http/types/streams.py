@@ -79,8 +79,8 @@ class FloorInfo(msgspec.Struct):
     """An offset from which on records are still needed, and what needs them (`name`).
 
     The mechanisms in `holds`, retention and compaction, keep these records. If `multiple` is set, retention deletes
-    beyond the floor once the log exceeds that multiple of `retention.ms`, `retention.bytes` or `retention.records`;
-    null: never.
+    beyond the floor once the log exceeds that multiple of `retention.ms`, `retention.bytes` or `retention.records`, or
+    of `queue.log.retention.ms`; null: never.
     """
 
     name: str
