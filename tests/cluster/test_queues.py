@@ -9,7 +9,8 @@ from typing import Any
 
 import nats
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.cli.command import run
 from tests.clients import until
 
@@ -198,3 +199,50 @@ def test_kafka_clients_use_queues_as_topics_at_any_node(tmp_path: Path, protocol
             _, end = asking.get_watermark_offsets(TopicPartition(committed.topic, 0), WAIT_S)
             assert committed.offset == end
         asking.close()
+
+
+@pytest.mark.long
+def test_a_share_group_reads_queues_while_a_leader_is_killed(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3) as nodes:
+        servers = nodes.bootstrap_servers
+        with connect(nodes.nodes[1].http) as client:
+            client.spaces.create("mail", shards=3, config={"queue.topic.prefix": "mail."})
+        entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+        group = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.incremental_alter_configs([group])[group].result(WAIT_S)
+        topics = [f"mail.{queue}" for queue in QUEUES[:6]]
+        config = {"bootstrap.servers": servers, "group.id": "g", "share.acknowledgement.mode": "explicit"}
+        consumers = [ShareConsumer({**config, "log_level": 3}) for _ in range(2)]
+        for consumer in consumers:
+            consumer.subscribe(topics)
+        accepted = list[tuple[str | None, bytes | None]]()
+
+        def poll(count: int) -> bool:
+            for consumer in consumers:
+                try:
+                    found = [one for one in consumer.poll(timeout=0.5) if one.error() is None]
+                    for message in found:
+                        consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+                    stored = {place.topic for place, error in consumer.commit_sync(timeout=WAIT_S).items() if not error}
+                    accepted.extend((one.topic(), one.value()) for one in found if one.topic() in stored)
+                except KafkaException:
+                    continue  # what was not acknowledged is delivered again
+            return len(set(accepted)) >= count
+
+        def produce(number: int) -> None:
+            producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+            for topic in topics:
+                producer.produce(topic, b"%d" % number)
+            assert producer.flush(2 * WAIT_S) == 0
+
+        for number in range(5):
+            produce(number)
+        until(lambda: poll(30), 2 * WAIT_S)
+        nodes.nodes[3].kill()
+        for number in range(5, 10):
+            produce(number)
+        until(lambda: poll(60), 3 * WAIT_S)
+        assert sorted(accepted) == sorted((topic, b"%d" % number) for topic in topics for number in range(10))
+        for consumer in consumers:
+            consumer.close()
