@@ -163,6 +163,7 @@ class WindowMachine(RuleBasedStateMachine):
         decided = {at: state.phase for state in decision for at in range(state.first, state.last + 1)}
         if model.sparse:  # completed positions before those that complete are decided with them
             assert all(at in spoken or model.positions[at].phase in OVER for at in decided if at >= model.start)
+            assert all(phase in OVER for at, phase in decided.items() if at not in spoken)
             decided = {at: phase for at, phase in decided.items() if at in spoken}
         assert decided == {at: model.positions[at].becomes for at in spoken}
         if decision:
@@ -352,6 +353,13 @@ def test_in_a_sparse_window_outcomes_join_over_what_was_skipped() -> None:
     ]  # fmt: skip
     held.settle(held.decide("a", [(0, 0, Outcome.ACCEPT)]))
     assert (held.start, held.end) == (4001, 4001)
+
+
+def test_in_a_sparse_window_a_release_takes_no_completed_position_with_it() -> None:
+    held = Window(0, most_deliveries=3, most_in_flight=10, sparse=True)
+    held.acquire(0, 2, "a", 10)
+    held.settle(held.decide("a", [(1, 1, Outcome.ACCEPT)]))
+    assert held.decide("a", [(2, 2, Outcome.RELEASE)]) == [State(2, 2, DeliveryPhase.AVAILABLE, 1)]
 
 
 def test_other_limits() -> None:

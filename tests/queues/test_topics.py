@@ -1,6 +1,7 @@
 """A queue read as a topic: batches, holes and ends, beside a model; and producers that send batches again."""
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable
 
 import pytest
@@ -20,7 +21,18 @@ from duramen.queues.changes import changes
 from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
 from duramen.queues.producers import TopicProducers
-from duramen.queues.topics import bounds, end_of, head_of, name_of, newest, read_topic, search, topic_id
+from duramen.queues.topics import (
+    bounds,
+    end_of,
+    head_of,
+    left_of,
+    name_of,
+    newest,
+    read_shared,
+    read_topic,
+    search,
+    topic_id,
+)
 from duramen.sim.machine.views import MemoryViewStore
 
 NAMES = (b"ann", b"bob", b"eve")
@@ -98,6 +110,39 @@ def test_a_reader_sees_what_is_in_the_queue_and_comes_to_its_end(seed: int) -> N
             assert offset == end == max(start, end_of(shard.rows, HASH(name)))
             assert max(here, default=-1) < end_of(shard.rows, HASH(name)) <= shard.ends[name]
             assert not here or head_of(shard.rows, HASH(name), 0) == min(here)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_share_group_reads_what_it_wants_and_learns_where_nothing_is(seed: int) -> None:
+    shard = Shard(seed)
+    shard.put(b"eve", 300)
+    for _ in range(60):
+        shard.act()
+        for name in NAMES:
+            here, start = shard.entries[name], shard.random.randrange(shard.end + 1)
+            share = shard.random.choice((0.01, 0.5, 1.0))
+            free = [at for at in range(shard.end + 1) if shard.random.random() < share]
+            new = shard.random.choice((None, shard.end + 1))  # nothing new may be acquired, or everything
+
+            def wanted(offset: int, free: list[int] = free, new: int | None = new) -> int | None:
+                after = free[bisect_left(free, offset) :]
+                return after[0] if after else None if new is None else max(offset, new)
+
+            most, max_bytes = shard.random.choice((1, 4, 1000)), shard.random.choice((1, 200, 1 << 20))
+            found = read_shared(shard.rows, HASH(name), start, wanted, most, max_bytes, 0)
+            every = [at for at in here if at in free and at >= start]
+            assert [*found.offsets] == every[: len(found.offsets)]
+            assert bool(found.offsets) == bool(every)
+            assert len(found.offsets) <= most
+            assert not [at for at in every[len(found.offsets) :] if at < found.end]
+            assert found.end >= found.offsets[-1] + 1 if found.offsets else found.end >= start
+            data = found.batches
+            values = [record.value for at, head in batches(data) for record in records(data[at : at + head.size])]
+            assert values == [here[at][1] for at in found.offsets]
+            left = [at for at in here if at in free]
+            is_over = {*range(shard.end)}.difference(left).__contains__
+            first, count = left_of(shard.rows, HASH(name), 0, is_over, 7, 0)
+            assert (first, count) == (left[0] if left else end_of(shard.rows, HASH(name)), min(7, len(left)))
 
 
 def test_a_time_is_found_some_entries_at_once() -> None:

@@ -192,6 +192,21 @@ def test_deleted_entries_are_passed_over_and_edits_show_at_the_next_delivery() -
     assert fifth < sixth
 
 
+def test_what_is_released_between_what_is_held_and_done_with_is_delivered_again_alone() -> None:
+    mail = shared("ann")
+    offsets = []
+    for number in range(200):
+        offsets += mail.put("ann", b"%d" % number)
+        mail.put("bob", b"x")
+    assert len(mail.take("m", "ann")) == 200
+    accepted, released = offsets[10:190:2], [*offsets[1:10:3], *offsets[191::3]]
+    mail.say("m", "ann", *((offset, offset, ACCEPT) for offset in accepted))
+    mail.say("m", "ann", *((offset, offset, RELEASE) for offset in released))
+    assert sorted(mail.take("n", "ann")) == released
+    mail.crash()
+    assert sorted(mail.take("n", "ann")) == sorted({*offsets} - {*accepted})
+
+
 def test_only_what_is_held_is_decided_and_gaps_are_over() -> None:
     mail = shared("ann")
     (first,) = mail.put("ann", b"1")
@@ -338,6 +353,10 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.mail = shared("ann", "bob")
         self.mail.configure({"share.delivery.count.limit": str(_MOST_DELIVERIES)})
+        for _ in range(6):
+            self.put(1)
+            self.put_another(1)
+        self.take("m", 6)
 
     def _value(self) -> bytes:
         self.number += 1
@@ -369,7 +388,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.entries.clear()
             self.mail.purge("ann")
 
-    @rule(owner=_OWNERS, most=st.integers(1, 6))
+    @rule(owner=_OWNERS, most=st.integers(1, 9))
     def take(self, owner: str, most: int) -> None:
         free = [offset for offset in sorted(self.entries) if offset not in self.over | self.held.keys()][:most]
         for offset in free:
@@ -383,7 +402,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         picks=st.lists(st.integers(0, 1000), min_size=1, max_size=4), type_=st.sampled_from([ACCEPT, RELEASE, REJECT])
     )
     def say(self, picks: list[int], type_: int) -> None:
-        owner = self.held[min(self.held)]
+        owner = self.held[sorted(self.held)[picks[0] % len(self.held)]]
         mine = sorted(offset for offset, other in self.held.items() if other == owner)
         offsets = sorted({mine[pick % len(mine)] for pick in picks})
         self.mail.say(owner, "ann", *((offset, offset, type_) for offset in offsets))
@@ -430,5 +449,5 @@ class SharedQueueMachine(RuleBasedStateMachine):
             assert not left or found.start_offset == left[0]
 
 
-SharedQueueMachine.TestCase.settings = settings(max_examples=examples(6), stateful_step_count=30)
+SharedQueueMachine.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=20)
 TestSharedQueue = SharedQueueMachine.TestCase
