@@ -47,13 +47,13 @@ class Said(NamedTuple):
 class SharedWorld:
     """Records are written, delivered and answered for, while who leads what changes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, make: Callable[[], Shares] = Shares) -> None:
         self.random = random.Random(f"{seed}/shared")
-        self.shares = shares = Shares()
+        self.shares = shares = make()
         self.several = shares.several
         shares.reset(0)
-        shares.write(*[b"%d" % index for index in range(12)])
-        self.end = 12
+        first = shares.write(*[b"%d" % index for index in range(12)])
+        self.written = {*range(first, first + 12)}
         self.over: set[int] = set()
         self.maybe_over: set[int] = set()  # the same, told or not, and what was delivered as often as may be
         self.least: dict[int, int] = {}
@@ -119,7 +119,7 @@ class SharedWorld:
             self.shares.append(answer, b"x", b"y")
             self.several.advance(1000)
             if answer.there and answer.error is None:
-                self.end = max(self.end, answer.value + 2)
+                self.written |= {answer.value, answer.value + 1}
 
     def _step(self) -> None:
         for _ in range(self.random.randrange(1, 6)):
@@ -165,6 +165,7 @@ class SharedWorld:
             if crash % 5 == 0:
                 self.several.hands[node].rows.damage(checkpoints=crash % 2)  # they are made of the log again
             self.several.restart(node, crash=crash if crash % 3 else None)
+            self.shares.restarted(node)
             self.held = {place: held for place, held in self.held.items() if place[0] != node}
 
     def _tidy(self) -> None:
@@ -229,5 +230,5 @@ class SharedWorld:
             if found.taken is not None:
                 got |= {at for first, last, _ in found.taken.acquired for at in range(first, last + 1)}
         assert not got & self.over, f"{sorted(got & self.over)} come again"
-        missing = set(range(self.end)) - got - self.over - self.maybe_over
+        missing = self.written - got - self.over - self.maybe_over
         assert not missing, f"{sorted(missing)} do not come"

@@ -92,11 +92,16 @@ class Shares:
         batch = encode(BatchInput(self.leader.now_ms(), None, value) for value in values)
         self.leader.streams.get("a").partition(0).append(batch, answer)
 
-    def write(self, *values: bytes) -> None:
+    def write(self, *values: bytes) -> int:
+        """Append records; the first one's offset."""
         answer: CallbackResult[int] = CallbackResult()
         self.append(answer, *values)
         self.several.advance(1000)
         assert answer.value >= 0
+        return answer.value
+
+    def restarted(self, node: int) -> None:
+        """A node was started again."""
 
     def begin(self, owner: str, node: Broker | None = None) -> CallbackResult[list[ShareFetched]]:
         answer: CallbackResult[list[ShareFetched]] = CallbackResult()
