@@ -4,7 +4,7 @@ It lives at the leader of the partition, during its term. Consumers' acknowledge
 the partition of `__share_group_state`, and take effect once they are durable there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -286,14 +286,15 @@ class SharePartition:
             return AcquiredRecords(b"", acquired, 0)
         found = self._read_queue(offset, most, max_bytes)
         size = 0
-        for place in found.offsets:
-            self._skip_to(offset, place)
-            offset = place + 1
-            taken = window.acquire(place, place, owner, deadline_ms)
-            if not taken:  # too many are in flight
-                break
-            size += 1
+        for first, last in _adjacent(found.offsets):
+            self._skip_to(offset, first)
+            offset = last + 1
+            taken = window.acquire(first, last, owner, deadline_ms, offset - first)
+            count = sum(piece.last - piece.first + 1 for piece in taken)
+            size += count
             _add(acquired, taken, batch_size)
+            if count < offset - first:  # too many are in flight
+                break
         else:
             self._skip_to(offset, found.end)
         return self._acquired(found.batches if acquired else b"", acquired, size, deadline_ms)
@@ -459,6 +460,15 @@ def _pieces(batch: Acknowledged) -> list[tuple[int, int, int]]:
         found = [offset for offset, _ in offsets]
         pieces.append((found[0], found[-1], type_))
     return pieces
+
+
+def _adjacent(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first, last) of adjacent offsets."""
+    at = 0
+    for end in range(1, len(offsets) + 1):
+        if end == len(offsets) or offsets[end] > offsets[end - 1] + 1:
+            yield offsets[at], offsets[end - 1]
+            at = end
 
 
 def _add(acquired: list[Acquired], taken: Sequence[Acquired], batch_size: int) -> None:
