@@ -17,8 +17,9 @@ from duramen.coordinators.share.partition import ACCEPT, GAP, REJECT, RELEASE, A
 from duramen.coordinators.share.shares import ShareOffset
 from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
-from duramen.queues.machine import Delete, Edit, Empty, QueueCommand
+from duramen.queues.machine import Delete, Edit, Empty, QueueCommand, Replace
 from duramen.queues.names import Queue
+from duramen.queues.operations import NewEntry
 from duramen.service.queue_topics import QueueTopic, QueueTopics
 from duramen.service.queues import queue_of
 from duramen.sim.broker import CallbackResult, ManualBroker
@@ -83,15 +84,15 @@ class SharedQueues:
         return queue_of(*self.topic(name).place)
 
     def delete(self, name: str, *offsets: int) -> None:
-        self.submit(Delete(self.queue(name), [(self._position(offset), None) for offset in offsets]))
+        self.submit(Delete(self.queue(name), [(self.position(offset), None) for offset in offsets]))
 
     def edit(self, name: str, offset: int, value: bytes) -> None:
-        self.submit(Edit(self.queue(name), [(self._position(offset), None, value)]))
+        self.submit(Edit(self.queue(name), [(self.position(offset), None, value)]))
 
     def purge(self, name: str) -> None:
         self.submit(Empty(self.queue(name), "purge"))
 
-    def _position(self, offset: int) -> Position:
+    def position(self, offset: int) -> Position:
         return Position(self.epochs[offset], offset)
 
     def beat(self, member: str, epoch: int, *names: str) -> ShareHeartbeatResult:
@@ -190,6 +191,27 @@ def test_deleted_entries_are_passed_over_and_edits_show_at_the_next_delivery() -
     (sixth,) = mail.put("ann", b"6")
     assert mail.take("n", "ann") == {sixth: (1, b"6")}
     assert fifth < sixth
+
+
+def test_entries_that_were_taken_back_are_not_delivered_again_and_their_successors_are() -> None:
+    mail = shared("ann")
+    first, second, third = mail.put("ann", b"1", b"2", b"3")
+    assert sorted(mail.take("m", "ann")) == [first, second, third]
+    mail.submit(Replace(mail.queue("ann"), mail.position(second), [NewEntry(b"two")]))
+    mail.say("m", "ann", (first, first, RELEASE), (second, second, RELEASE), (third, third, ACCEPT))
+    (one, another) = mail.take("m", "ann").values()
+    assert (one, another) == ((2, b"1"), (1, b"two"))
+
+
+def test_a_queue_that_was_dropped_and_made_again_is_read_on() -> None:
+    mail = shared("ann")
+    (first,) = mail.put("ann", b"1")
+    assert mail.take("m", "ann") == {first: (1, b"1")}
+    mail.submit(Empty(mail.queue("ann"), "drop"))
+    mail.say("m", "ann", (first, first, RELEASE))
+    assert mail.take("m", "ann") == {}
+    (again,) = mail.put("ann", b"again")
+    assert mail.take("m", "ann") == {again: (1, b"again")}
 
 
 def test_what_is_released_between_what_is_held_and_done_with_is_delivered_again_alone() -> None:
