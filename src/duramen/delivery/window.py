@@ -152,19 +152,16 @@ class Window:
         if last >= self.end and left > 0 and room > 0:
             if most is not None:
                 last = min(last, self.end + min(left, room) - 1)
-            new = PositionSpan(self.end, last)
+            new = PositionSpan(self.end, last, DeliveryPhase.ACQUIRED, 1, owner, deadline_ms)
             self._spans.append(new)
             self.end = last + 1
-            self._take(new, owner, deadline_ms, taken)
+            _report(new, taken)
         return taken
 
     def _take(self, span: PositionSpan, owner: str, deadline_ms: int, taken: list[Acquired]) -> None:
-        count = span.deliveries + 1
-        self._spans.put(PositionSpan(span.first, span.last, DeliveryPhase.ACQUIRED, count, owner, deadline_ms))
-        if taken and taken[-1].last == span.first - 1 and taken[-1].deliveries == count:
-            taken[-1] = taken[-1]._replace(last=span.last)
-        else:
-            taken.append(Acquired(span.first, span.last, count))
+        held = PositionSpan(span.first, span.last, DeliveryPhase.ACQUIRED, span.deliveries + 1, owner, deadline_ms)
+        self._spans.put(held)
+        _report(held, taken)
 
     def add(self, deliveries: int) -> int:
         """One more position behind the window, which was acquired so many times before; returns it."""
@@ -264,6 +261,14 @@ class Window:
         if start > self.start:
             self._spans.drop_before(start)
             self.start = start
+
+
+def _report(held: PositionSpan, taken: list[Acquired]) -> None:
+    """Add an acquired span; adjacent ones with as many deliveries are one."""
+    if taken and taken[-1].last == held.first - 1 and taken[-1].deliveries == held.deliveries:
+        taken[-1] = taken[-1]._replace(last=held.last)
+    else:
+        taken.append(Acquired(held.first, held.last, held.deliveries))
 
 
 def _settled(span: PositionSpan) -> State:

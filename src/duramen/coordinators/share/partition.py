@@ -47,6 +47,9 @@ _OUTCOMES: Final = {
     GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
 }  # fmt: skip
 
+_MOST_ENTRIES: Final = 1000
+"""Entries of a queue that are acquired in one turn of the event loop."""
+
 _WHAT: Final = ("acquired", "accepted", "released", "rejected", "expired")
 _UNCOUNTED: Final = Counter()
 
@@ -275,7 +278,7 @@ class SharePartition:
         return self._acquired(data[begin:end], acquired, size, deadline_ms)
 
     def acquire_entries(self, owner: str, most: int, max_bytes: int, batch_size: int) -> AcquiredRecords:
-        """Acquire for `owner` entries of the queue: at most `most`, and except for the first at most `max_bytes`.
+        """Acquire for `owner` entries of the queue: at most `most`, which is bounded, and `max_bytes` but for the first.
 
         Their batches are made from the rows in the same turn. Offsets without an entry count as completed.
         """
@@ -284,7 +287,7 @@ class SharePartition:
         acquired: list[Acquired] = []
         if offset is None:
             return AcquiredRecords(b"", acquired, 0)
-        found = self._read_queue(offset, most, max_bytes)
+        found = self._read_queue(offset, min(most, _MOST_ENTRIES), max_bytes)
         size = 0
         for first, last in _adjacent(found.offsets):
             self._skip_to(offset, first)
