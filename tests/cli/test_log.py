@@ -13,8 +13,9 @@ from tests.golden.make import ARCHIVE, CONTENT
 from tests.golden.test_golden import GOLDEN
 
 import duramen
-from duramen.codec.batch import stamp
+from duramen.codec.batch import BatchInput, encode, stamp
 from duramen.codec.quorum import LeaderChange, SnapshotGap, VoterRow, VotersSet, encode_control
+from duramen.metadata.events import StreamCreated, encode_event
 from duramen.node.process import NodeProcess
 
 FIRST = "00000000000000000000"
@@ -89,6 +90,17 @@ def test_dump_of_what_a_quorum_writes(tmp_path: Path, duramen_alone: Run) -> Non
     shown = duramen_alone("log", "dump", str(path), "--records").out
     assert f"  offset 1 leader-change leader-id 2 voters 1/{UUID(int=7)} 2/{UUID(int=8)}\n" in shown
     assert f"  offset 0 voters leader-id 1 voters 1/{UUID(int=7)} host:9093 2/{UUID(int=8)}\n" in shown
+
+
+def test_dump_hides_the_secrets_of_queue_spaces(tmp_path: Path, duramen_alone: Run) -> None:
+    secret = bytes(range(16)).hex()
+    event = StreamCreated("mail", str(UUID(int=7)), 2, {"kind": "queues"}, secret=secret)
+    path = tmp_path / f"{FIRST}.log"
+    path.write_bytes(encode([BatchInput(0, None, encode_event(event)), BatchInput(0, None, secret.encode())]))
+    created, other = lines(duramen_alone, "log", "dump", str(path), "--records")[0]["records"]
+    assert json.loads(created["value"])["secret"] == "(hidden)"
+    assert other["value"] == secret
+    assert duramen_alone("log", "dump", str(path), "--records").out.count(secret) == 1
 
 
 def test_stats(golden: Path, duramen_alone: Run) -> None:

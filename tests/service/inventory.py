@@ -94,5 +94,5 @@ class InventoryTopics:
         topic = self.topic(path)
         _, rows = topic.view()
         space, name = topic.place
-        hashed = hash_of(space.id)(name)
+        hashed = hash_of(space)(name)
         return [one.value for one in entries_from(rows, hashed, state_of(rows, hashed), 0)]

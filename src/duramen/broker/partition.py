@@ -95,6 +95,7 @@ class StreamRules(Protocol):
     compacted: bool
     keyed: bool
     shards: int  # of a queue space; 0: it is none
+    hash_key: bytes  # of a queue space: the key of the hash of its queues' names
     owned: bool  # whether queues have owners
     log_retention_ms: int  # of a queue space
     kept: str  # why records are not deleted by request; empty where they are

@@ -43,6 +43,7 @@ class Stream:
         "config",
         "decoded_limit_bytes",
         "deleted",
+        "hash_key",
         "id",
         "kept",
         "keyed",
@@ -103,6 +104,7 @@ class Stream:
         self.kind = config.text(KIND)
         self.log_retention_ms = config.integer(LOG_RETENTION_MS)
         self.shards = state.partitions if self.kind == QUEUES else 0
+        self.hash_key = state.hash_key
         self.owned = bool(self.shards) and state.internal
         self.kept = ""
         if self.shards:

@@ -41,6 +41,7 @@ __all__ = [
     "LARGEST_PARTITIONS",
     "LONGEST_SUBJECT_BYTES",
     "PRODUCER_ID_BLOCK",
+    "SECRET_BYTES",
     "Definition",
     "add_partitions",
     "allocate_producer_ids",
@@ -58,6 +59,8 @@ __all__ = [
 
 LARGEST_PARTITIONS: Final = 100_000
 PRODUCER_ID_BLOCK: Final = 1000
+SECRET_BYTES: Final = 16
+"""The size of the secret of a queue space."""
 LONGEST_SUBJECT_BYTES: Final = 1024
 """Well below the 4096 bytes per line of nats-server (`max_control_line`): it disconnects at a longer one."""
 
@@ -74,6 +77,11 @@ class Definition(NamedTuple):
     config: Mapping[str, str] = {}
     subjects: tuple[str, ...] = ()
     internal: bool = False
+
+    @property
+    def is_queue_space(self) -> bool:
+        """Whether the stream is a queue space."""
+        return self.config.get(KIND) == QUEUES
 
 
 def check_name(name: str) -> None:
@@ -149,13 +157,15 @@ def create_stream(
     *,
     stream_id: StreamId,
     now_ms: int,
+    secret: bytes = b"",
     idempotent: bool = False,
     largest_size: int | None = None,
 ) -> list[StreamCreated]:
     """Create a stream. With `idempotent`, an equal existing stream needs no events.
 
-    `largest_size` is the limit of `state.size`, except for internal streams. Raises NameInvalid, PartitionsInvalid,
-    ConfigInvalid, SubjectInvalid, StreamExists or StreamDiffers.
+    `secret` is the key of the hash of the names of a queue space's queues. `largest_size` is the limit of `state.size`,
+    except for internal streams. Raises NameInvalid, PartitionsInvalid, ConfigInvalid, SubjectInvalid, StreamExists or
+    StreamDiffers.
     """
     check_name(wish.name)
     if wish.name.startswith(_OWN_PREFIX) and not wish.internal:
@@ -198,6 +208,7 @@ def create_stream(
             now_ms,
             state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
             _space_number(state, config) or msgspec.UNSET,
+            (secret.hex() if _has_secret(state, config) else "") or msgspec.UNSET,
         )
     ]
 
@@ -220,6 +231,12 @@ def _space_number(state: ControllerState, config: Mapping[str, str]) -> int:
     if not number:
         raise PartitionsInvalid("there are as many queue spaces as there can be: delete one")
     return number
+
+
+def _has_secret(state: ControllerState, config: Mapping[str, str]) -> bool:
+    """Whether all nodes know secrets of queue spaces: the others would compute other hashes."""
+    known = not state.cluster_id or state.feature_level >= MetadataFeature.SPACE_SECRETS
+    return known and config.get(KIND) == QUEUES
 
 
 def _check_live_topic(state: ControllerState, stream: str, config: Mapping[str, str]) -> None:

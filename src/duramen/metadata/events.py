@@ -118,7 +118,8 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
 
     Idempotent producers up to `forgotten_producer_id` may have written to an earlier stream of its name; None, as in
     older versions: all earlier ones. `number` is that of a queue space: the ids of its queues' topics start with it;
-    other streams, and spaces created by older versions, have none.
+    other streams, and spaces created by older versions, have none. `secret`, in hex, is the key of the hash of the
+    names of a space's queues; without one it is the space's id.
     """
 
     name: str
@@ -130,6 +131,7 @@ class StreamCreated(_Event, frozen=True, tag="stream-created"):
     at_ms: int = 0
     forgotten_producer_id: int | None = None
     number: int | msgspec.UnsetType = msgspec.UNSET
+    secret: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class PartitionsAdded(_Event, frozen=True, tag="partitions-added"):

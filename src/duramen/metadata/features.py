@@ -36,6 +36,9 @@ class MetadataFeature(IntEnum):
     TOPIC_DURABILITY = 9
     """Policies choose the durability of new topics, whose sequences tell it (docs/adr/inventory.md)."""
 
+    SPACE_SECRETS = 10
+    """A secret of each new queue space is the key of the hash of its queues' names (docs/adr/light-queues.md)."""
+
 
 LEAST_LEVEL: Final[int] = MetadataFeature.CLUSTER
 """The lowest feature level of clusters that nodes of this version can join."""

@@ -87,6 +87,7 @@ def _events(state: ControllerState) -> Iterator[Event]:
             stream.created_at_ms,
             stream.forgotten_producer_id,
             stream.number or msgspec.UNSET,
+            stream.secret.hex() or msgspec.UNSET,
         )
         gaps = state.gaps(stream.id)
         if gaps != StreamGaps():

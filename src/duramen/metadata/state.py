@@ -75,6 +75,13 @@ class StreamState(msgspec.Struct, frozen=True):
     forgotten_producer_id: int = -1
     number: int = 0
     """For a queue space: the prefix of the ids of its queues' topics."""
+    secret: bytes = b""
+    """For a queue space: the key of the hash of its queues' names. No response shows it."""
+
+    @property
+    def hash_key(self) -> bytes:
+        """The key of the hash of the names of a space's queues: its secret, or its id if it has none."""
+        return self.secret or self.id.bytes
 
 
 class ControllerState:
@@ -219,6 +226,7 @@ class ControllerState:
                     event.at_ms,
                     self.highest_producer_id if event.forgotten_producer_id is None else event.forgotten_producer_id,
                     event.number or 0,
+                    bytes.fromhex(event.secret or ""),
                 )
                 self._deleted.pop(stream.name, None)
                 self._put(stream)

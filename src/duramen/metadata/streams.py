@@ -27,6 +27,7 @@ def create_replicated(
     *,
     stream_id: StreamId,
     now_ms: int,
+    secret: bytes = b"",
     replication_factor: int = 1,
     assignment: Assignment | None = None,
     idempotent: bool = False,
@@ -37,8 +38,9 @@ def create_replicated(
     Raises like `create_stream`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
     """
     created = create_stream(
-        state, wish, stream_id=stream_id, now_ms=now_ms, idempotent=idempotent, largest_size=largest_size
-    )
+        state, wish, stream_id=stream_id, now_ms=now_ms, secret=secret, idempotent=idempotent,
+        largest_size=largest_size,
+    )  # fmt: skip
     if not created:
         return []
     replicas = _placed(state, wish.partitions, replication_factor, assignment)

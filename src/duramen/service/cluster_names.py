@@ -226,7 +226,7 @@ class ClusterTopicNames(InventoryTopicNames):
             space.partition(shard).check_leads()
             coordinators.check(space.name, shard)
             rows = coordinators.rows(space.name, shard)
-            return lag(rows, hash_of(space.id)(wanted.queue), wanted.offset, most, self._broker.now_ms())
+            return lag(rows, hash_of(space)(wanted.queue), wanted.offset, most, self._broker.now_ms())
         except DuramenError:
             return None
 

@@ -143,7 +143,7 @@ def have_records(streams: BrokerStreams, runtime: Runtime, lasting_ids: Sequence
     for partition, places in by_partition.items():
         stream, index = partition.stream, partition.index
         if runtime.applied_offset(stream.name, index) == partition.log.end_offset:
-            hashed = map(hash_of(partition.place.stream_id), (names[at] for at in places))
+            hashed = map(hash_of(partition.stream), (names[at] for at in places))
             owned = have_owners(runtime.rows(stream.name, index), [*hashed])
         else:
             owned = [True] * len(places)  # what is not applied yet may be their first records
@@ -154,7 +154,7 @@ def have_records(streams: BrokerStreams, runtime: Runtime, lasting_ids: Sequence
 
 def _queue(space: Stream, lasting_id: UUID) -> tuple[Queue, Partition]:
     name = lasting_id.hex.encode()
-    return Queue(name, hash_of(space.id)(name)), space.partition(partition_of(name, space.shards))
+    return Queue(name, hash_of(space)(name)), space.partition(partition_of(name, space.shards))
 
 
 def auto_create(

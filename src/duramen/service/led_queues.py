@@ -74,7 +74,7 @@ class LedQueues:
         for numbers in numbers_of.values():
             some = [(queue_of(space, entries[number][0]), entries[number][1]) for number in numbers]
             command = Ack(some, request) if release_ms is None else Nack(some, release_ms, request)
-            commands.append(split_leased(command, space.max_message_bytes, hash_of(space.id)))
+            commands.append(split_leased(command, space.max_message_bytes, hash_of(space)))
             left = iter(numbers)
             parts += [list(islice(left, len(one.entries))) for one in commands[-1]]
         gathered, part = _Gathered(parts, done), 0

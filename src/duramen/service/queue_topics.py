@@ -233,7 +233,7 @@ class QueueTopics:
         return self._ids.get(id_.bytes)
 
     def _topic(self, name: str, space: Stream, queue: bytes, id_: UUID | None = None) -> "QueueTopic":
-        found = QueueTopic(self, name, space, Queue(queue, hash_of(space.id)(queue)), id_)
+        found = QueueTopic(self, name, space, Queue(queue, hash_of(space)(queue)), id_)
         _remember(self._ids, found.id.bytes, name)
         return found
 

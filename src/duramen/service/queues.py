@@ -157,12 +157,12 @@ def space_of(stream: Stream | None, name: str) -> Stream:
 
 def queue_of(space: Stream, name: bytes) -> Queue:
     """A queue of a space."""
-    return Queue(name, hash_of(space.id)(name))
+    return Queue(name, hash_of(space)(name))
 
 
 def request_of(space: Stream, text: str) -> RequestId | None:
     """The id of a request; None without one."""
-    return RequestId(text.encode(), hash_of(space.id)(text.encode())) if text else None
+    return RequestId(text.encode(), hash_of(space)(text.encode())) if text else None
 
 
 def patiently(broker: Broker, ask: Callable[[Callable[[_T], None]], None], done: Callable[[_T], None]) -> None:
@@ -432,7 +432,7 @@ class _Poll:
         self._limits = limits
         self._left_entries, self._left_bytes = limits.entries, limits.max_bytes
         self._done = done
-        self._hash = hash_of(space.id)
+        self._hash = hash_of(space)
         self._found: dict[bytes, Found] = {}
         self._left = 0
         self._round = 0

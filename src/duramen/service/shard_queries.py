@@ -124,7 +124,7 @@ class Waiter(Protocol):
 
 def queues_of(space: Stream, found: Iterable[bytes]) -> list[Queue]:
     """Queues by their names."""
-    hash_name = hash_of(space.id)
+    hash_name = hash_of(space)
     return [Queue(name, hash_name(name)) for name in found]
 
 
@@ -164,11 +164,11 @@ def run_query(
             found: Names = names(rows, prefix, after, limit, _LOOKED_AT)
             return found
         case CountQuery(queue, start):
-            hashed = hash_of(space.id)(queue)
+            hashed = hash_of(space)(queue)
             counted: Counted = count_entries(rows, hashed, start, _LOOKED_AT, now_ms)
             return counted, shard.leases.count(hashed)
         case BoundsQuery(queue, since_ms, last, start):
-            hashed = hash_of(space.id)(queue)
+            hashed = hash_of(space)(queue)
             found_bounds: TopicBounds = bounds(rows, hashed, since_ms, last, start, _LOOKED_AT, now_ms)
             return found_bounds
         case UsageQuery(life, version):

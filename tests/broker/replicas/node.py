@@ -61,6 +61,7 @@ class Rules:
         self.name = "a"
         self.deleted = self.append_time = self.compacted = self.keyed = self.owned = False
         self.shards = self.log_retention_ms = 0
+        self.hash_key = b""
         self.owned = False
         self.kept = ""
         self.takes_as_is = True

@@ -20,11 +20,12 @@ from duramen.base.ids import Position
 from duramen.codec.batch import TRANSACTIONAL, BatchInput
 from duramen.codec.partitioner import partition_of
 from duramen.queues.machine import Delete, Edit, Replace
+from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import position_text
 from duramen.queues.reading import Retrieved
 from duramen.queues.runs import QueueEntry
-from duramen.service.queues import Read, space_of
+from duramen.service.queues import Read, queue_of, space_of
 from duramen.sim.broker import CallbackResult
 
 HOUR_MS = 3_600_000
@@ -240,3 +241,18 @@ def test_what_a_space_cannot_be_is_refused_by_name(space: Space) -> None:
     hand.create("ordinary")
     with pytest.raises(QueueSpaceNotFound, match="kind=queues"):
         space_of(hand.broker.streams.find("ordinary"), "ordinary")
+
+
+def test_the_hash_of_names_has_a_secret_key_that_restarts_keep(space: Space) -> None:
+    stream = space.stream
+    assert len(stream.state.secret) == 16
+    space.put((b"ann", b"one"))
+    hashed = queue_of(stream, b"ann").hash
+    assert hashed != hash_by(stream.id.bytes)(b"ann")
+    space.hand.restart()
+    space.hand.settle()
+    assert queue_of(space.stream, b"ann").hash == hashed
+    assert space.values(b"ann") == [b"one"]
+    space.hand.create("other", 1, kind="queues")
+    space.hand.settle()
+    assert space_of(space.hand.broker.streams.find("other"), "other").state.secret != stream.state.secret

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinators.runtime.test_rows import BATCH, KIND, applied, batch, log_of, model, opened
+from tests.coordinators.runtime.test_rows import BATCH, CHANGES, applied, batch, log_of, model, opened
 from tests.examples import examples
 
 from duramen.base.errors import DuramenError, StateDamaged, StorageFailed
@@ -145,7 +145,7 @@ def test_an_error_that_passes_is_no_damage() -> None:
     states.make_checkpoint()
     worker.settle()
     store.failures = 1
-    states.apply(log, KIND, states.stored(log, leads=True), [batch(BATCH)], 2 * BATCH, done.append)
+    states.apply(log, CHANGES, states.stored(log, leads=True), [batch(BATCH)], 2 * BATCH, done.append)
     worker.settle()
     assert [type(one) for one in done] == [StorageFailed]
     available = [states.available]

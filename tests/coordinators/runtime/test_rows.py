@@ -11,9 +11,11 @@ from duramen.base.errors import CoordinatorLoading, DuramenError, StateDamaged, 
 from duramen.base.ids import LogId, Position
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, encode, stamp
 from duramen.coordinators.runtime.batches import unapplied
 from duramen.coordinators.runtime.layout import LogRows, StoredState
+from duramen.coordinators.runtime.row_state import changes_by
 from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
 from duramen.coordinators.runtime.shard import RowKind
 from duramen.sim.machine.clock import ManualWorker
@@ -59,7 +61,7 @@ def changes(found: Sequence[DecodedRecord], rows: StateRows) -> Mapping[bytes, b
     return made
 
 
-KIND: Final = RowKind(changes)
+CHANGES: Final = changes_by(RowKind(changes), cast("Partition", None))
 
 
 def model(offset: int) -> dict[bytes, bytes]:
@@ -105,7 +107,7 @@ class Node:
         self.applying = True
         # A read may bring what is applied already.
         found = [batch(at) for at in (offset - BATCH, offset) if at >= 0]
-        self.states.apply(self.log, KIND, self.stored, found, offset + BATCH, self._applied)
+        self.states.apply(self.log, CHANGES, self.stored, found, offset + BATCH, self._applied)
 
     def _applied(self, _: DuramenError | None) -> None:
         self.applying = False
@@ -173,7 +175,7 @@ def test_rows_are_what_the_log_is_up_to_their_position(operations: list[str], se
 
 
 def applied(states: RowStates, worker: ManualWorker, log: Log, offset: int) -> None:
-    states.apply(log, KIND, states.stored(log, leads=True), [batch(offset)], offset + BATCH, lambda _: None)
+    states.apply(log, CHANGES, states.stored(log, leads=True), [batch(offset)], offset + BATCH, lambda _: None)
     worker.settle()
 
 

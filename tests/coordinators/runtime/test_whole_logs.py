@@ -3,12 +3,14 @@
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from types import SimpleNamespace
 from typing import Final, cast
 
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import LogId
 from duramen.base.leader_epochs import LeaderEpochCache
 from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, encode, stamp
 from duramen.coordinators.runtime.row_state import RowState
 from duramen.coordinators.runtime.rows import RowStates
@@ -209,7 +211,7 @@ def test_rows_that_may_lack_tombstones_are_made_anew_once() -> None:
     store = MemoryStateStore()
     states = RowStates(lambda: store, worker, lambda _: None, 100, lambda: [cast("Log", log)])
     states.open()
-    state = RowState(states, KIND, lambda: cast("Log", log), lambda: True, lambda _: None)
+    state = RowState(states, KIND, cast("Partition", SimpleNamespace(log=log)), lambda: True, lambda _: None)
     position = partial(state.position, cast("Log", log))
 
     def apply(offset: int, key: bytes) -> None:

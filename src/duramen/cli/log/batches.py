@@ -1,5 +1,6 @@
 """Record batches as `duramen log dump` shows them."""
 
+import re
 from typing import Final
 
 import click
@@ -13,6 +14,7 @@ from duramen.codec.quorum import LeaderChange, SnapshotGap, VoterRow, VotersSet,
 __all__ = ["batch_document", "batch_line", "print_records"]
 
 _SHOWN_BYTES: Final = 200
+_SECRET: Final = re.compile(rb'(?<="secret":")[0-9a-f]+(?=")')
 
 
 def _codec(batch: Header) -> str:
@@ -46,7 +48,7 @@ def batch_document(batch: Header, position: int, content: memoryview | None) -> 
                 "offset": record.offset,
                 "timestamp": record.timestamp,
                 "key": json_of(record.key),
-                "value": json_of(record.value),
+                "value": json_of(_without_secret(record.value)),
                 "headers": [[name.decode(errors="replace"), json_of(value)] for name, value in record.headers],
             }
             for record in records(content)
@@ -55,6 +57,13 @@ def batch_document(batch: Header, position: int, content: memoryview | None) -> 
         if said is not None:
             document["quorum"] = said
     return document
+
+
+def _without_secret(value: bytes | None) -> bytes | None:
+    """A record's value; if it is an event of the metadata log, without the secret of a queue space."""
+    if value is None or b'"event":"stream-created"' not in value:
+        return value
+    return _SECRET.sub(b"(hidden)", value)
 
 
 def _said(batch: memoryview) -> dict[str, object] | None:
@@ -107,8 +116,9 @@ def print_records(batch: memoryview) -> None:
         return
     for record in records(batch):
         headers = " ".join(f"{name.decode(errors='replace')}={_text(value)}" for name, value in record.headers)
+        value = _text(_without_secret(record.value))
         click.echo(
-            f"  offset {record.offset} timestamp {record.timestamp} key {_text(record.key)} value {_text(record.value)}"
+            f"  offset {record.offset} timestamp {record.timestamp} key {_text(record.key)} value {value}"
             + (f" headers {headers}" if headers else "")
         )
 

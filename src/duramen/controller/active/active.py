@@ -52,6 +52,7 @@ from duramen.controller.dependencies import ControllerDependencies
 from duramen.controller.quorum.applier import ControllerView
 from duramen.controller.quorum.runner import Runner
 from duramen.metadata.bootstrap import form
+from duramen.metadata.decisions import SECRET_BYTES
 from duramen.metadata.events import Event
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId
@@ -241,8 +242,10 @@ class ActiveController:
                 return grant(request, draft)
 
     def _create(self, request: CreateStream, draft: PendingChanges) -> Created:
-        stream_id = new_stream_id(self._kit.randomness.token(_ID_BYTES))
-        return create_stream(request, draft, stream_id, self._kit.clock.wall_ms())
+        token = self._kit.randomness.token
+        stream_id = new_stream_id(token(_ID_BYTES))
+        secret = token(SECRET_BYTES) if request.wish.is_queue_space else b""
+        return create_stream(request, draft, stream_id, self._kit.clock.wall_ms(), secret)
 
     def _form(self, draft: PendingChanges) -> Value:
         draft.add(form(draft.state, self._kit.cluster_id, self._kit.feature_level))

@@ -26,13 +26,16 @@ from duramen.metadata.tenant_names import release_tenant, reserve_tenant
 __all__ = ["create_stream", "delete_stream", "grant"]
 
 
-def create_stream(request: requests.CreateStream, draft: PendingChanges, stream_id: StreamId, now_ms: int) -> Created:
-    """Create a stream, at `now_ms` since 1970. Raises like `create_replicated`."""
+def create_stream(
+    request: requests.CreateStream, draft: PendingChanges, stream_id: StreamId, now_ms: int, secret: bytes
+) -> Created:
+    """Create a stream, at `now_ms` since 1970; `secret` as of `create_replicated`. Raises like that."""
     events = create_replicated(
         draft.state,
         request.wish,
         stream_id=stream_id,
         now_ms=now_ms,
+        secret=secret,
         replication_factor=request.replication_factor,
         assignment=request.assignment,
         idempotent=request.idempotent,

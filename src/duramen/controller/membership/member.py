@@ -239,7 +239,7 @@ class ClusterMember:
     def check(self, request: Request) -> None:
         draft = PendingChanges(self.state.copy(), self.controller.applied_offset)
         if isinstance(request, CreateStream):
-            create_stream(request, draft, _NO_STREAM, 0)
+            create_stream(request, draft, _NO_STREAM, 0, b"")
         elif isinstance(request, DeleteStream):
             delete_stream(request, draft, 0, 0)
         else:

@@ -25,6 +25,7 @@ from duramen.broker.partition import Partition, Role
 from duramen.controller.admin.standalone import standalone_admin
 from duramen.controller.standalone.metadata import LogQuorum, Metadata
 from duramen.metadata.decisions import (
+    SECRET_BYTES,
     add_partitions,
     allocate_producer_ids,
     configure_group,
@@ -197,6 +198,7 @@ class StandaloneNode:
             request.wish,
             stream_id=new_stream_id(self._randomness.token(_ID_BYTES)),
             now_ms=self._clock.wall_ms(),
+            secret=self._randomness.token(SECRET_BYTES) if request.wish.is_queue_space else b"",
             idempotent=request.idempotent,
             largest_size=request.largest_size,
         )

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from duramen.base.catalogue.queues import QUEUES
 from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
-from duramen.broker.partition import Partition
+from duramen.broker.partition import Partition, StreamRules
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
+from duramen.metadata.state import StreamState
 from duramen.queues.changes import changes
 from duramen.queues.leases import ShardLeases
 from duramen.queues.leftovers import LeftoverSweep
@@ -35,7 +35,6 @@ from duramen.queues.owned_sweep import OwnedSweep
 from duramen.queues.retention import RetentionCounts, RetentionSweep
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
 from duramen.queues.usage import OwnerChanges
-from duramen.storage.log.log import LogKey
 
 __all__ = ["QueueOutcome", "QueueShard", "hash_of", "queue_kind"]
 
@@ -48,10 +47,12 @@ _FOREVER_MS: Final = (1 << 62) - 1
 _DUE: Final = "due"
 
 
-@lru_cache(_SPACES)
-def hash_of(space: UUID) -> HashName:
+_hash_by = lru_cache(_SPACES)(hash_by)
+
+
+def hash_of(space: StreamRules | StreamState) -> HashName:
     """The hash of the names of a space's queues."""
-    return hash_by(space.bytes)
+    return _hash_by(space.hash_key)
 
 
 class QueueOutcome(NamedTuple):
@@ -210,8 +211,10 @@ def _queues(command: QueueCommand) -> Iterable[Queue]:
             return (command.queue,)
 
 
-def _changes(log: LogKey, found: Sequence[bytes], offset: int, rows: StateRows) -> Mapping[bytes, bytes | None]:
-    return changes(found, offset, rows, hash_of(log.stream_id))
+def _changes(
+    partition: Partition, found: Sequence[bytes], offset: int, rows: StateRows
+) -> Mapping[bytes, bytes | None]:
+    return changes(found, offset, rows, hash_of(partition.stream))
 
 
 def _keep_ms(partition: Partition) -> int:

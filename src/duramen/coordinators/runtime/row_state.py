@@ -4,16 +4,31 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, StateDamaged
 from duramen.base.ports import StateRows
+from duramen.broker.partition import Partition
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.applying import Done
-from duramen.coordinators.runtime.batches import CommittedBatch, decoded
+from duramen.coordinators.runtime.batches import CommittedBatch, decoded, unapplied, without_markers
 from duramen.coordinators.runtime.layout import EMPTY, LogRows, StoredState
-from duramen.coordinators.runtime.rows import RowStates
+from duramen.coordinators.runtime.rows import MakeChanges, RowStates
 from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
 from duramen.storage.log.log import Log
 from duramen.storage.scan import OnDamage
 
-__all__ = ["RowState"]
+__all__ = ["RowState", "changes_by"]
+
+
+def changes_by(kind: RowKind | BatchRowKind, partition: Partition) -> MakeChanges:
+    """The changes of a partition's rows by batches."""
+
+    def make(
+        found: list[bytes], offset: int, rows: StateRows
+    ) -> tuple[Sequence[DecodedRecord], Mapping[bytes, bytes | None]]:
+        if isinstance(kind, BatchRowKind):
+            return (), kind.changes(partition, without_markers(found), offset, rows)
+        new = unapplied(found, offset)
+        return new, kind.changes(new, rows)
+
+    return make
 
 
 class RowState:
@@ -23,7 +38,7 @@ class RowState:
     """
 
     def __init__(
-        self, states: RowStates, kind: RowKind | BatchRowKind, log: Callable[[], Log], leads: Callable[[], bool],
+        self, states: RowStates, kind: RowKind | BatchRowKind, partition: Partition, leads: Callable[[], bool],
         tell: Callable[[Sequence[DecodedRecord]], None], changed: Callable[[Collection[bytes]], None] | None = None,
         lost: OnDamage = lambda *_: None,
     ) -> None:  # fmt: skip
@@ -31,7 +46,8 @@ class RowState:
         self._lost = lost
         self._kind = kind
         self._whole = kind if isinstance(kind, RowKind) and not kind.is_cut else None  # set if the log keeps it all
-        self._log = log
+        self._partition = partition
+        self._make = changes_by(kind, partition)
         self._leads = leads
         self._tell = tell
         self._changed = changed
@@ -76,7 +92,7 @@ class RowState:
             done(error)
 
         self._states.apply(
-            log, self._kind, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
+            log, self._make, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
             self._changed,
         )  # fmt: skip
 
@@ -135,7 +151,7 @@ class RowState:
     def _rows(self) -> LogRows:
         if not self._states.available:
             raise CoordinatorLoading("the rows are being restored")
-        log = self._log()
+        log = self._partition.log
         source = self._states.source(log)
         if self._source != source:
             self._source, self._found = (

@@ -11,7 +11,6 @@ from duramen.base.ids import Position
 from duramen.base.ports import StateRows, StateStore, Worker
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.applying import Done
-from duramen.coordinators.runtime.batches import unapplied, without_markers
 from duramen.coordinators.runtime.layout import (
     EMPTY,
     LogRows,
@@ -28,13 +27,15 @@ from duramen.coordinators.runtime.layout import (
     sweep,
 )
 from duramen.coordinators.runtime.recovery import FoundRows, open_rows, recover
-from duramen.coordinators.runtime.shard import BatchRowKind, RowKind
 from duramen.coordinators.runtime.write_behind import WriteBehind
 from duramen.storage.log.log import Log
 
-__all__ = ["CheckpointPage", "RowStates"]
+__all__ = ["CheckpointPage", "MakeChanges", "RowStates"]
 
 T = TypeVar("T")
+
+MakeChanges = Callable[[list[bytes], int, StateRows], tuple[Sequence[DecodedRecord], Mapping[bytes, bytes | None]]]
+"""The changes of rows by batches, whose records before an offset they have; and the records, if shards get them."""
 
 _GENERATIONS: Final = 2
 _PAGE_BYTES: Final = 128 << 10
@@ -317,7 +318,7 @@ class RowStates:
             begin()
 
     def apply(
-        self, log: Log, kind: RowKind | BatchRowKind, base: StoredState, found: list[bytes], next_offset: int,
+        self, log: Log, make: MakeChanges, base: StoredState, found: list[bytes], next_offset: int,
         done: Done, tell: Callable[[Sequence[DecodedRecord]], None] | None = None,
         changed: Callable[[Collection[bytes]], None] | None = None,
     ) -> None:  # fmt: skip
@@ -337,11 +338,7 @@ class RowStates:
                 return None
             generation = base.generation or new_generation(self._rows, log_id)
             rows = LogRows(self._rows, log_id, generation)
-            if isinstance(kind, BatchRowKind):
-                changes = kind.changes(log.key, without_markers(found), base.offset, rows)
-            else:
-                new = unapplied(found, base.offset)
-                changes = kind.changes(new, rows)
+            new, changes = make(found, base.offset, rows)
             stored, prefix = StoredState(epoch, next_offset, generation), row_prefix(log_id, generation)
             deleted = [key for key, value in changes.items() if value is None] if None in changes.values() else []
             kept = {key: value for key, value in changes.items() if value is not None} if deleted else changes

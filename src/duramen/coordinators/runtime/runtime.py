@@ -86,7 +86,7 @@ class _Replica:
         self._leader_epoch = -1
         if kind.rows is not None:
             self._row_state = RowState(
-                kit.states, kind.rows, lambda: partition.log, lambda: self.active is not None, self._tell,
+                kit.states, kind.rows, partition, lambda: self.active is not None, self._tell,
                 None if isinstance(kind.rows, RowKind) else partial(self._changed, kind.rows),
                 self._lost,
             )  # fmt: skip

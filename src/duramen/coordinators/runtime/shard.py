@@ -8,7 +8,7 @@ from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, Header
 from duramen.coordinators.runtime.batches import CommittedBatch
-from duramen.storage.log.log import Log, LogKey
+from duramen.storage.log.log import Log
 from duramen.storage.scan import OnDamage
 
 __all__ = [
@@ -138,7 +138,7 @@ class BatchRowKind(NamedTuple):
     rows.
     """
 
-    changes: Callable[[LogKey, Sequence[bytes], int, StateRows], Mapping[bytes, bytes | None]]
+    changes: Callable[[Partition, Sequence[bytes], int, StateRows], Mapping[bytes, bytes | None]]
     changed: Callable[[Any, Collection[bytes]], None]
     keep_ms: Callable[[Partition], int]
     """The period for which records stay in the log although a checkpoint has them."""

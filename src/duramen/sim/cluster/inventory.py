@@ -412,7 +412,7 @@ class InventoryBook(ShardBook):
         for topic in () if self._retention is None else self._retention.topics:
             name = topic.id.hex.encode()
             for log, states in shards[partition_of(name, len(shards))][1]:
-                hashed = hash_of(log.key.stream_id)(name)
+                hashed = hash_of(self._cluster.witness.council.state.streams[INVENTORY_QUEUES])(name)
                 yield topic, retrieve(_rows(log, states), hashed, "start", _MOST, _MOST, 0, delayed=True).entries
 
     def inspect(self) -> None:

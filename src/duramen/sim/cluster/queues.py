@@ -375,7 +375,8 @@ class QueueBook(ShardBook):
         """All replicas have the acknowledged entries."""
         self.check_written()
         for node_id, log, states in self.replicas():
-            rows, hashed = states.rows(log, states.stored(log, leads=True)), hash_of(log.key.stream_id)
+            rows = states.rows(log, states.stored(log, leads=True))
+            hashed = hash_of(self._cluster.witness.council.state.streams[self.stream])
             for model in self.models:
                 found = retrieve(rows, hashed(model.name), "start", _MOST, _MOST, 0, delayed=True)
                 try:
