@@ -193,6 +193,27 @@ def test_a_page_goes_on_where_another_node_leads() -> None:
     assert sorted([*page, *rest]) == sorted(NAMES)
 
 
+def test_a_read_while_the_leader_changes_is_answered_by_the_next_one() -> None:
+    world = Queues()
+    queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)
+    world.put(1, queue, b"x")
+    for leader in (2, 3, 1):
+        world.elect(world.place(SPACE, 0), leader)
+        answers = list[CallbackResult[Any]]()
+        for node_id in NODES:
+            for batches in (False, True):
+                answers.append(CallbackResult())
+                world.requests(node_id).retrieve(
+                    world.space(node_id), [Read(queue, "start")], ReadLimits(9, 1 << 20, 0), answers[-1],
+                    batches=batches,
+                )  # fmt: skip
+        world.elect(world.place(SPACE, 0), 1 + leader % 3)
+        world.deliver_all(5_000)
+        for answer in answers:
+            assert not isinstance(answer.value[queue], DuramenError)
+            assert not answer.value[queue].is_empty
+
+
 def test_an_ack_with_a_lease_of_an_earlier_leader_counts() -> None:
     world = Queues()
     queue = next(name for name in NAMES if partition_of(name, SHARDS) == 0)

@@ -18,6 +18,7 @@ from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE, Method
+from duramen.rpc.retry import may_repeat
 from duramen.rpc.server import Done
 from duramen.service.forwarded_requests import CHANGE_QUEUES, READ_QUEUES, AskQueues, Managed
 from duramen.service.forwarding.client import PartitionRequest
@@ -122,11 +123,24 @@ class RoutedShards:
         self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
     ) -> Callable[[], None]:
         """As `Shards`."""
-        if all(space.partition(partition_of(read.queue, space.shards)).leads for read in reads):
-            return self._local.retrieve(space, reads, limits, done, batches=batches)
         poll = _RoutedPoll(self, space, reads, limits, done, batches=batches)
-        poll.begin()
-        return poll.end
+        if not all(space.partition(partition_of(read.queue, space.shards)).leads for read in reads):
+            poll.begin()
+            return poll.end
+
+        def answered(found: Mapping[bytes, Found]) -> None:
+            if _unread(found) is None:
+                done(found)
+            else:
+                poll.begin()  # another node leads one of the shards now
+
+        end_local = self._local.retrieve(space, reads, limits, answered, batches=batches)
+
+        def end() -> None:
+            end_local()
+            poll.end()
+
+        return end
 
     def read(
         self, partition: Partition, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone
@@ -309,8 +323,14 @@ def _heard(done: QueryDone, decode: Callable[[bytes], Any], outcome: _Outcome) -
     done(outcome if isinstance(outcome, DuramenError) else decode(outcome.content))
 
 
+def _unread(found: Mapping[bytes, Found]) -> DuramenError | None:
+    """The error of queues that were not read because the leader of their shard changed: the read is repeated."""
+    errors = (one for one in found.values() if isinstance(one, DuramenError))
+    return next((error for error in errors if may_repeat(error, idempotent=True)), None)
+
+
 def _found_managed(done: Callable[[Any], None], found: Mapping[bytes, Found]) -> None:
-    done(Managed(msgspec.msgpack.encode([_answer_of(one) for one in found.values()])))
+    done(_unread(found) or Managed(msgspec.msgpack.encode([_answer_of(one) for one in found.values()])))
 
 
 def _answer_of(found: Found) -> _Answer:
