@@ -33,7 +33,15 @@ if TYPE_CHECKING:
         TopicPage,
     )
     from duramen.client.api.joint_snapshots import JointSnapshot
-    from duramen.client.api.queues.queues import LeasedEntry, QueueEntry, QueuePage, Queues, QueueStats
+    from duramen.client.api.queues.queues import (
+        LeasedEntry,
+        QueueEntry,
+        QueuePage,
+        Queues,
+        QueueStats,
+        ShardUsage,
+        SpaceUsage,
+    )
     from duramen.client.api.queues.spaces import SpaceInfo
     from duramen.client.api.records import Batch, NewRecord, Place, Record
     from duramen.client.api.snapshots import Snapshot
@@ -77,8 +85,10 @@ __all__ = [
     "QueueStats",
     "Queues",
     "Record",
+    "ShardUsage",
     "Snapshot",
     "SpaceInfo",
+    "SpaceUsage",
     "StreamInfo",
     "Subscription",
     "TenantInfo",
@@ -112,7 +122,9 @@ _HOMES: Final = (
     | dict.fromkeys(
         ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory.requests"
     )
-    | dict.fromkeys(("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"), "queues.queues")
+    | dict.fromkeys(
+        ("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues", "ShardUsage", "SpaceUsage"), "queues.queues"
+    )
 )
 
 

@@ -55,6 +55,8 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     assert queue("peek", "ann") == ""
     queue("put", "ann", "4")
     assert "1 entry" in queue("stats", "ann")
+    assert queue("stats").startswith(f"Queue space {stream_name}: 1 entry (65 bytes)\nSHARD  ENTRIES  BYTES\n")
+    assert json.loads(queue("stats", "--format", "json"))["max_entries"] is None
     assert queue("list", "--prefix", "a") == "ann\n"
     queue("purge", "ann", "--yes")
     assert queue("peek", "ann") == ""

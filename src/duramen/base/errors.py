@@ -99,6 +99,7 @@ __all__ = [
     "QueuePositionFuture",
     "QueuePositionUnknown",
     "QueueShardsFixed",
+    "QueueSpaceFull",
     "QueueSpaceNotFound",
     "QueueTopicRefused",
     "QueueTransactionRefused",
@@ -636,6 +637,17 @@ class QueueBatchTooLarge(DuramenError):
     id = "queue-batch-too-large"
     safe = "Nothing of the request was done; an unchanged retry gives the same answer."
     remedy = "Send fewer entries at a time, or raise max.message.bytes of the space."
+
+
+class QueueSpaceFull(DuramenError):
+    """A shard of a queue space has as many entries or bytes as a limit of the space allows."""
+
+    id = "queue-space-full"
+    safe = "No entry was stored in this shard; a retry is safe, and fails until there is room."
+    remedy = (
+        "Acknowledge, delete or purge entries of the space's queues, or raise the limit that the message names with "
+        "`duramen stream alter SPACE --config NAME=VALUE`."
+    )
 
 
 class QueueEntryTooLarge(DuramenError):

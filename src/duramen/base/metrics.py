@@ -147,6 +147,18 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric("duramen_log_bytes", "gauge", "Bytes of a partition's record batches.", ("stream", "partition")),
     Metric(
+        "duramen_queue_shard_entries",
+        "gauge",
+        "Entries of all queues of a shard of a queue space that this node leads.",
+        ("stream", "partition"),
+    ),
+    Metric(
+        "duramen_queue_shard_bytes",
+        "gauge",
+        "Bytes of these entries, as `duramen queue stats` counts them.",
+        ("stream", "partition"),
+    ),
+    Metric(
         "duramen_view_keys",
         "gauge",
         "Keys of a partition of a keyed stream, deleted ones included until compaction has dropped their tombstones.",

@@ -17,7 +17,9 @@ class LocalState:
     older checkpoint of all in-sync replicas: -1 if it does not lead or one is unknown.
     """
 
-    __slots__ = ("_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "replicated")
+    __slots__ = (
+        "_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "refusal", "replicated",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.applied_offset = 0
@@ -30,6 +32,8 @@ class LocalState:
         self.replicated: Callable[[], None] = _nothing
         """Called when the partition gets a replica: from then on the high watermark is known."""
         self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
+        self.refusal: Callable[[int], DuramenError | None] = lambda _: None
+        """Why a leader may not append a producer's batch of that many records, if it may not."""
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
 
     def once_applied(self, records: int, done: AppendDone) -> AppendDone:

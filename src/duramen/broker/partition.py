@@ -95,6 +95,7 @@ class StreamRules(Protocol):
     compacted: bool
     keyed: bool
     shards: int  # of a queue space; 0: it is none
+    shard_limits: tuple[int, int]  # of a queue space: the most entries and bytes of a shard; -1: any number
     hash_key: bytes  # of a queue space: the key of the hash of its queues' names
     owned: bool  # whether queues have owners
     log_retention_ms: int  # of a queue space
@@ -312,6 +313,8 @@ class Partition:
             error = self._too_large(batch)
         if error is None and stream.shards and self.state is not None:
             error = self.state.problem
+            if error is None and not self._is_repeated(head):
+                error = self.state.refusal(head.records)
         if error is not None:
             self._refuse(came, done, error)
             return
@@ -324,6 +327,13 @@ class Partition:
         if stream.shards and done is not None and self.state is not None:
             done = self.state.once_applied(head.last_offset_delta + 1, done)
         self.append_checked(batch, head, done)
+
+    def _is_repeated(self, head: Header) -> bool:
+        """Whether the store appends nothing for an idempotent producer's batch."""
+        try:
+            return head.producer_id >= 0 and self.log.producers.check(head) is not None
+        except DuramenError:
+            return True
 
     def append_checked(self, batch: bytearray | memoryview, head: Header, done: AppendDone | None) -> None:
         """Append a batch outside of transactions that `check` accepts unchanged; `done` as for `append`."""

@@ -9,7 +9,7 @@ from uuid import uuid5
 import msgspec
 
 from duramen.base.catalogue.keyed import KEYED, LIVE_TOPIC
-from duramen.base.catalogue.queues import KIND, LOG_RETENTION_MS, QUEUES
+from duramen.base.catalogue.queues import KIND, LOG_RETENTION_MS, QUEUES, SHARD_MAX_BYTES, SHARD_MAX_ENTRIES
 from duramen.base.errors import DuramenError, LiveTopicReadOnly, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
@@ -57,6 +57,7 @@ class Stream:
         "recompressing",
         "records_in",
         "records_out",
+        "shard_limits",
         "shards",
         "state",
         "takes_as_is",
@@ -105,6 +106,7 @@ class Stream:
         self.log_retention_ms = config.integer(LOG_RETENTION_MS)
         self.shards = state.partitions if self.kind == QUEUES else 0
         self.hash_key = state.hash_key
+        self.shard_limits = config.integer(SHARD_MAX_ENTRIES), config.integer(SHARD_MAX_BYTES)
         self.owned = bool(self.shards) and state.internal
         self.kept = ""
         if self.shards:

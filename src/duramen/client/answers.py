@@ -5,6 +5,7 @@ from typing import Final
 
 from duramen.base import errors
 from duramen.base.catalogue.inventory import BYTES_QUOTA, TOPIC_QUOTA
+from duramen.base.catalogue.queues import SHARD_MAX_BYTES, SHARD_MAX_ENTRIES
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.errors import ErrorCode
 
@@ -71,9 +72,11 @@ _ERRORS: Final[Mapping[int, type[DuramenError]]] = {
 }
 
 
-_QUOTAS: Final[Mapping[str, type[DuramenError]]] = {
+_LIMITS: Final[Mapping[str, type[DuramenError]]] = {
     BYTES_QUOTA: errors.BytesQuotaExceeded,
     TOPIC_QUOTA: errors.TopicQuotaExceeded,
+    SHARD_MAX_ENTRIES: errors.QueueSpaceFull,
+    SHARD_MAX_BYTES: errors.QueueSpaceFull,
 }
 """Kafka has one number for all policies; the message names the policy."""
 
@@ -86,5 +89,5 @@ def failure(code: int, what: str, message: str | None = None) -> DuramenError:
         name = f"error {code}"
     kind = _ERRORS.get(code, RequestInvalid)
     if code == ErrorCode.POLICY_VIOLATION:
-        kind = next((one for policy, one in _QUOTAS.items() if f"({policy})" in (message or "")), kind)
+        kind = next((one for policy, one in _LIMITS.items() if f"({policy})" in (message or "")), kind)
     return kind(f"{what}: {message or name}")

@@ -84,6 +84,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.QueueHistoryRewritten: 410,
     errors.QueueLeaseExpired: 410,
     errors.QueueRequestReused: 409,
+    errors.QueueSpaceFull: 409,
     errors.QueueShardsFixed: 409,
     errors.QueueSpaceNotFound: 404,
     errors.QueueVersionStale: 409,

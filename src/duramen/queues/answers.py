@@ -11,11 +11,10 @@ from duramen.codec.batch import CRC_START, encode_record, near, seal
 from duramen.codec.crc import crc32c
 from duramen.codec.jsonbytes import json_size
 from duramen.codec.queue_entries import KEY_HEADER, VERSION_HEADER
-from duramen.queues.runs import QueueEntry, Run, entry_of
+from duramen.queues.runs import ENTRY_OVERHEAD_BYTES, QueueEntry, Run, entry_of
 
 __all__ = ["RunRecords", "entry_json_size", "entry_size", "plain_run_records", "run_records"]
 
-_OVERHEAD: Final = 64
 _JSON_OVERHEAD: Final = 300
 """The names of fields, numbers, positions and a lease, each as long as it can be."""
 _LARGEST_DELTA: Final = (1 << 31) - 1
@@ -34,7 +33,7 @@ class RunRecords(NamedTuple):
 def entry_size(entry: QueueEntry) -> int:
     """The size of an entry: its key, value and headers, and an overhead."""
     headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
-    return _OVERHEAD + len(entry.key or b"") + len(entry.value or b"") + headers
+    return ENTRY_OVERHEAD_BYTES + len(entry.key or b"") + len(entry.value or b"") + headers
 
 
 def entry_json_size(queue: bytes, entry: QueueEntry) -> int:

@@ -30,6 +30,7 @@ from duramen.queues.rows import (
     Delivered,
     HistoryRange,
     Overlay,
+    QueueState,
     RequestRow,
     delivered_value,
     delivery_key,
@@ -54,6 +55,7 @@ from duramen.queues.rows import (
 )
 from duramen.queues.runs import RUN_BYTES, Body, Run, body_of, has_entries, runs, single_run
 from duramen.queues.splitting import Change, NamedRun, split_changes, split_runs
+from duramen.queues.totals import TotalsChange
 
 __all__ = ["changes"]
 
@@ -94,6 +96,7 @@ class _Step:
         self._hash = hash_name
         self._queues: dict[bytes, _Pending] = {}
         self._requests: list[tuple[bytes, RequestRow]] = []
+        self._totals = TotalsChange()
         before = position_of(rows)
         self._epoch = before.leader_epoch if before.offset else -1
 
@@ -116,6 +119,7 @@ class _Step:
                 if name in self._queues:
                     self._flush_entries(self._queues[name])  # runs do not overlap
             self._rows.put(run_key(queue, last), run)
+            self._totals.added_run(run)
 
     def take_batches(self, batches: Sequence[bytes], position: int, first: int) -> int:
         """Apply the batch at `position`, and those after it that are alike; returns their number."""
@@ -227,6 +231,7 @@ class _Step:
         self._flush_all()
         remember(self._rows, self._requests)
         account(self._rows, self._before, position_of(self._before).offset, self._new, self._said)
+        self._totals.written(self._before, self._rows, next_offset)
         self._rows.put(POSITION_KEY, position_value(Position(max(0, self._epoch), next_offset)))
         return self._rows.changes
 
@@ -243,6 +248,7 @@ class _Step:
             self._edit(pending.queue, edits)
         if pending.acks:
             acks, pending.acks = pending.acks, {}
+            self._totals.acknowledged(self._rows, pending.queue, sorted(acks))
             self._delete(pending.queue, acknowledge(self._rows, pending.queue, acks))
 
     def _flush_entries(self, pending: _Pending) -> None:
@@ -250,12 +256,13 @@ class _Step:
             entries, pending.entries = pending.entries, []
             queue, epoch = pending.queue, self._epoch
             self._rows.put(name_key(queue), pending.name)
+            self._totals.added(body for _, body in entries)
             for last, data in runs(entries, epoch) if len(entries) > 1 else (single_run(*entries[0], epoch),):
                 self._rows.put(run_key(queue, last), data)
 
     def _edit(self, queue: bytes, edits: dict[int, Overlay]) -> None:
         """Edit and delete entries; after deletions, acknowledged ranges may merge."""
-        self._overlay(queue, edits)
+        self._overlay(queue, edits, state_of(self._rows, queue))
         if any(edit.deleted for edit in edits.values()):
             state = state_of(self._rows, queue)
             if state.head or state.done:
@@ -266,17 +273,23 @@ class _Step:
         if gone:
             self._overlay(queue, {at: Overlay(offset, deleted=True, value=None) for at, offset in gone.items()})
 
-    def _overlay(self, queue: bytes, edits: dict[int, Overlay]) -> None:
+    def _overlay(self, queue: bytes, edits: dict[int, Overlay], state: QueueState | None = None) -> None:
+        """Change entries. Without a `state` the totals do not count them any more."""
         new = dict[int, Overlay]()  # written last: until then scans for other runs need not pass over them
         for run, offsets in runs_at(self._rows, queue, sorted(edits)):
-            new |= self._edit_run(queue, run, {at: edits[at] for at in offsets if run.index(at) >= 0})
+            some = {at: edits[at] for at in offsets if run.index(at) >= 0}
+            new |= self._edit_run(queue, run, some, state)
         for at, overlay in new.items():
             self._rows.put(overlay_key(queue, at), overlay_value(overlay))
 
-    def _edit_run(self, queue: bytes, run: Run, edits: dict[int, Overlay]) -> dict[int, Overlay]:
+    def _edit_run(
+        self, queue: bytes, run: Run, edits: dict[int, Overlay], state: QueueState | None
+    ) -> dict[int, Overlay]:
         """Change entries that are in a run; returns the overlays that it gets if it is not rewritten."""
         known = dict(overlays(self._rows, queue, run.first, run.last))
         new = {at: edit for at, edit in edits.items() if not (at in known and known[at].deleted)} if known else edits
+        if state is not None:
+            self._totals.edited(state, run, known, new)
         merged = known | new
         if _OVERLAID * len(merged) <= len(run.offsets):
             return new
@@ -300,6 +313,7 @@ class _Step:
 
     def _take_back(self, queue: bytes, operation: Operation, offset: int) -> None:
         start = operation.at
+        self._totals.removed(self._rows, queue, start.offset)
         for key, data in list(self._rows.scan(run_key(queue, start.offset), queue_end(b"r", queue))):
             self._rows.put(key, None)
             run = Run(data)
@@ -316,6 +330,7 @@ class _Step:
         state = state_of(self._rows, queue)
         if head <= state.head:
             return
+        self._totals.removed(self._rows, queue, end=head)
         done = tuple((max(first, head), last) for first, last in state.done if last >= head)
         self._rows.put(state_key(queue), state_value(state._replace(head=head, done=done)))
         drop_runs(self._rows, queue, state.head, head)
@@ -329,6 +344,7 @@ class _Step:
 
     def _empty(self, queue: bytes, offset: int, *, forget: bool) -> None:
         """Remove all entries of a queue; with `forget`, everything of it."""
+        self._totals.removed(self._rows, queue)
         for kind in (b"r", b"o", b"d"):
             remove_rows(self._rows, kind + queue, queue_end(kind, queue))
         self._rows.put(times_key(queue), None)

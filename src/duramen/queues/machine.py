@@ -63,10 +63,11 @@ _REQUEST_BYTES: Final = 64
 
 
 class Enqueue(NamedTuple):
-    """Entries, each for a queue of the shard."""
+    """Entries, each for a queue of the shard. Limits of shards do not apply to `moved` ones, of another queue."""
 
     entries: Sequence[tuple[bytes, NewEntry]]
     request: RequestId | None = None
+    moved: bool = False
 
 
 class Edit(NamedTuple):

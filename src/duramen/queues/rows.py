@@ -16,6 +16,7 @@
     k                           uint64 number of the oldest of these, uint64 that of the next
     e, uint32 leader epoch      uint64 offset of the first record of a leader epoch
     w, g, a                     queues with owners (`owners`)
+    u                           uint64 number of the shard's entries, uint64 their bytes, uint64: `p`'s offset then
     p                           uint32 leader epoch, uint64 offset: of the next record that is not applied
 
 Keys are big-endian. A run has its last offset for a key, so that one seek finds the run of any offset.

@@ -18,12 +18,29 @@ from duramen.base.ids import Position
 from duramen.codec.exports import Headers, headers_at
 
 __all__ = [
-    "RUN_BYTES", "Body", "QueueEntry", "Run", "body_of", "body_with", "body_without_times", "entry_of",
-    "has_entries", "leader_epoch_of", "runs", "single_run", "timestamp_of",
+    "ENTRY_OVERHEAD_BYTES",
+    "RUN_BYTES",
+    "Body",
+    "QueueEntry",
+    "Run",
+    "body_of",
+    "body_with",
+    "body_without_times",
+    "entry_of",
+    "has_entries",
+    "leader_epoch_of",
+    "plain_run_size",
+    "runs",
+    "single_run",
+    "sizes_of",
+    "timestamp_of",
 ]  # fmt: skip
 
 RUN_BYTES: Final = 16 << 10
 """The largest size of a run's bodies, unless it has a single entry."""
+
+ENTRY_OVERHEAD_BYTES: Final = 64
+"""What an entry counts besides its key, value and headers."""
 
 _RUN: Final = struct.Struct("<qiI")
 _SINGLE: Final = struct.Struct("<qiIII")
@@ -134,6 +151,27 @@ def timestamp_of(body: bytes) -> int:
     """When an entry with a non-empty body was written."""
     found: int = _BODY.unpack_from(body)[1]
     return found
+
+
+def sizes_of(body: bytes) -> tuple[int, int]:
+    """The size of an entry with a non-empty body without its value, as `entry_size` counts, and that of its value."""
+    flags = body[0]
+    if flags <= _VALUE:
+        return ENTRY_OVERHEAD_BYTES, len(body) - _BODY.size
+    fixed, at = ENTRY_OVERHEAD_BYTES, _BODY.size + 8 * bool(flags & _VERSION)
+    if flags & _KEY:
+        size: int = _U32.unpack_from(body, at)[0]
+        fixed, at = fixed + size, at + 4 + size
+    if flags & _HEADERS:
+        headers, at = headers_at(body, at)
+        fixed += sum(len(name) + len(value or b"") for name, value in headers)
+    return fixed, len(body) - at - 8 * bool(flags & _VISIBLE) - 8 * bool(flags & _EXPIRES)
+
+
+def plain_run_size(run: bytes) -> tuple[int, int]:
+    """The number of the entries of a run without deleted ones, keys, headers and times, and their size."""
+    count: int = _RUN.unpack_from(run)[2]
+    return count, len(run) - _RUN.size + count * (ENTRY_OVERHEAD_BYTES - _BODY.size - 8)
 
 
 def leader_epoch_of(run: bytes) -> int:

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import cast
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError
 from duramen.broker.list_offsets import PartitionBounds
 from duramen.broker.partition import Partition
@@ -16,9 +17,10 @@ from duramen.queues.machine import Ack, Nack, split_leased
 from duramen.queues.reading import Counted, Names
 from duramen.queues.requests import RequestId
 from duramen.queues.topics import TopicBounds
+from duramen.queues.totals import ShardTotals
 from duramen.service.broker import Broker
 from duramen.service.queues import Shards, queue_of
-from duramen.service.shard_queries import BoundsQuery, CountQuery, ExtendQuery, NamesQuery, Refused
+from duramen.service.shard_queries import BoundsQuery, CountQuery, ExtendQuery, NamesQuery, Refused, TotalsQuery
 
 __all__ = ["LedQueues", "Refused"]
 
@@ -165,6 +167,25 @@ class LedQueues:
             self._shards.ask(space, shard, CountQuery(queue, counted.next), answered)
 
         ask()
+
+    def totals(self, space: Stream, done: Callable[[Sequence[ShardTotals | None] | DuramenError], None]) -> None:
+        """The number of the entries of each shard, and their bytes; None: unknown since an older version."""
+        found = dict[int, ShardTotals | None]()
+        error: DuramenError | None = None
+
+        def answered(shard: int, answer: ShardTotals | DuramenError | None) -> None:
+            nonlocal error
+            if isinstance(answer, DuramenError):
+                error, answer = error or answer, None
+            found[shard] = answer
+            parts.count_down()
+
+        def ended() -> None:
+            done(error or [found[shard] for shard in range(space.shards)])
+
+        parts = Countdown(ended, space.shards)
+        for shard in range(space.shards):
+            self._shards.ask(space, shard, TotalsQuery(), partial(answered, shard))
 
     def find_bounds(
         self, space: Stream, queue: bytes, since_ms: int, last: int,

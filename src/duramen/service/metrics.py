@@ -11,8 +11,10 @@ from duramen.broker.views.running import RunningView
 from duramen.broker.views.views import KeyedViews
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
+from duramen.coordinators.queue.shard import QueueShard
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.transaction.coordinator import Transactions
+from duramen.queues.totals import ShardTotals
 from duramen.storage.log.log import Log
 
 __all__ = ["Measures"]
@@ -51,6 +53,7 @@ class Measures:
         self._clock = clock
         self._lags = lags
         self._views = views
+        self._coordinators = coordinators
         metrics.compute("duramen_records_in_total", lambda: self._of_streams(lambda stream: stream.records_in.value))
         metrics.compute("duramen_bytes_in_total", lambda: self._of_streams(lambda stream: stream.bytes_in.value))
         metrics.compute("duramen_records_out_total", lambda: self._of_streams(lambda stream: stream.records_out.value))
@@ -61,6 +64,8 @@ class Measures:
             metrics.compute(f"duramen_view_{name}", partial(self._of_views, value))
         metrics.compute("duramen_rows_damaged_total", lambda: [((), coordinators.states.damages)])
         metrics.compute("duramen_states_lost", lambda: [((), len(coordinators.losses))])
+        metrics.compute("duramen_queue_shard_entries", lambda: self._of_shards(lambda totals: totals.entries))
+        metrics.compute("duramen_queue_shard_bytes", lambda: self._of_shards(lambda totals: totals.bytes))
         metrics.compute("duramen_log_bytes", lambda: self._of_logs(Log.size_bytes))
         metrics.compute("duramen_transactions_open", lambda: [((), len(transactions.open_since_ms()))])
         metrics.compute("duramen_transaction_longest_open_seconds", self._longest_open)
@@ -96,6 +101,14 @@ class Measures:
         for stream in self._ordered():
             for partition in list(stream.partitions):
                 yield (stream.name, str(partition.index)), value(partition.log)
+
+    def _of_shards(self, value: Callable[[ShardTotals], float]) -> Iterator[Sample]:
+        for stream in self._ordered():
+            for shard in range(stream.shards):
+                found: QueueShard | None = self._coordinators.loaded(stream.name, shard)
+                totals = None if found is None else found.known_totals(self._coordinators.rows(stream.name, shard))
+                if totals is not None:
+                    yield (stream.name, str(shard)), value(totals)
 
     def _of_views(self, value: Callable[[RunningView], float]) -> Iterator[Sample]:
         for stream in self._ordered():

@@ -325,13 +325,14 @@ class QueueRequests:
         """Put entries into queues: those of a shard together, all of them or none.
 
         Raises QueueBatchTooLarge, and nothing is put anywhere then. Entries that are `moved` from another queue may be
-        larger than max.message.bytes.
+        larger than max.message.bytes, and limits of shards do not apply to them.
         """
         by_shard: dict[int, list[int]] = {}
         for number, (queue, _) in enumerate(entries):
             by_shard.setdefault(partition_of(queue, space.shards), []).append(number)
         commands = {
-            shard: Enqueue([entries[number] for number in numbers], request) for shard, numbers in by_shard.items()
+            shard: Enqueue([entries[number] for number in numbers], request, moved and space.shard_limits != (-1, -1))
+            for shard, numbers in by_shard.items()
         }
         for command in commands.values():
             if not moved:

@@ -24,6 +24,7 @@ __all__ = [
     "QueryDone",
     "Refused",
     "ShardQuery",
+    "TotalsQuery",
     "UsageQuery",
     "WaitQuery",
     "Waiter",
@@ -105,7 +106,11 @@ class UsageQuery(NamedTuple):
     version: int
 
 
-ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | BoundsQuery | UsageQuery
+class TotalsQuery(NamedTuple):
+    """The number of all entries of a shard, and their bytes."""
+
+
+ShardQuery = LeaseQuery | ExtendQuery | NamesQuery | CountQuery | BoundsQuery | UsageQuery | TotalsQuery
 
 
 class Waiter(Protocol):
@@ -152,7 +157,7 @@ def run_query(
 
     Of a LeaseQuery it is a list of Leased; where nothing is there, `waiter` watches from the same turn on. Of an
     ExtendQuery it is `Refused`, of a NamesQuery `Names`, of a CountQuery `Counted` and the number of leased entries, of
-    a BoundsQuery `TopicBounds`, of a UsageQuery a `UsagePage`.
+    a BoundsQuery `TopicBounds`, of a UsageQuery a `UsagePage`, of a TotalsQuery `ShardTotals` or None.
     """
     now_ms = broker.now_ms()
     match query:
@@ -174,6 +179,8 @@ def run_query(
         case UsageQuery(life, version):
             usage: UsagePage = shard.usage.since(rows, space.partition(index).leader_epoch, life, version)
             return usage
+        case TotalsQuery():
+            return shard.totals(rows)
 
 
 def _lease(

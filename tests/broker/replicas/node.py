@@ -61,7 +61,7 @@ class Rules:
         self.name = "a"
         self.deleted = self.append_time = self.compacted = self.keyed = self.owned = False
         self.shards = self.log_retention_ms = 0
-        self.hash_key = b""
+        self.hash_key, self.shard_limits = b"", (-1, -1)
         self.owned = False
         self.kept = ""
         self.takes_as_is = True

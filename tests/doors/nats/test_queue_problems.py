@@ -21,6 +21,7 @@ from duramen.client.api.queues.requests import LeasedEntry
 from duramen.node.process import NodeProcess
 
 SPACE = "queue-problems"
+FULL = "queue-problems-full"
 LONG = "x" * 256
 
 
@@ -90,6 +91,9 @@ CASES = {
         "delete",
         lambda places: {"queue": "ann", "entries": [{"position": places.there}] * 10_001},
     ),
+    "full shard": Case(
+        errors.QueueSpaceFull, "enqueue", _put("ann"), lambda _: ["put", FULL, "ann", "v"], FULL,
+    ),
     "too many bytes": Case(
         errors.QueueBatchTooLarge, "enqueue", _put("ann", 1, "x" * 5_000), lambda _: ["put", SPACE, "ann", "x" * 5_000]
     ),
@@ -102,6 +106,7 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def places(nats_node: NodeProcess) -> Places:
     with duramen.connect(nats_node.http) as client:
         client.spaces.create(SPACE, shards=1, config={"max.message.bytes": "4096"})
+        client.spaces.create(FULL, shards=1, config={"queue.shard.max.entries": 0, "queue.topic.prefix": "full."})
         queues = client.queues(SPACE)
         gone, other, there = queues.enqueue_many([("ann", "one"), ("bob", "two"), ("ann", "three")])
         queues.delete("ann", [gone])
@@ -255,3 +260,12 @@ def test_by_a_kafka_producer(key: bytes, value: bytes, said: str, places: Places
     producer.produce(SPACE, value, key, partition=0, on_delivery=delivered)
     producer.flush(30)
     assert told == [said]
+
+
+@pytest.mark.parametrize("topic", [FULL, "full.ann"])
+@pytest.mark.usefixtures("places")
+def test_a_full_shard_to_kafka_producers(topic: str, nats_node: NodeProcess) -> None:
+    producer, refused = Producer({"bootstrap.servers": nats_node.kafka}), list[str]()
+    producer.produce(topic, b"v", b"ann", on_delivery=lambda error, _: refused.append(str(error and error.name())))
+    producer.flush(30)
+    assert refused == ["POLICY_VIOLATION"]

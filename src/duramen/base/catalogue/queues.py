@@ -14,6 +14,8 @@ __all__ = [
     "QUEUES",
     "QUEUE_RETENTION",
     "QUEUE_VALUES",
+    "SHARD_MAX_BYTES",
+    "SHARD_MAX_ENTRIES",
     "STREAM_SETTINGS",
     "TOPIC_PREFIX",
     "queues_problem",
@@ -25,6 +27,8 @@ LOG_RETENTION_MS: Final = "queue.log.retention.ms"
 DEAD_LETTER_QUEUE: Final = "queue.dead.letter.queue"
 DELIVERY_COUNT_LIMIT: Final = "queue.delivery.count.limit"
 TOPIC_PREFIX: Final = "queue.topic.prefix"
+SHARD_MAX_ENTRIES: Final = "queue.shard.max.entries"
+SHARD_MAX_BYTES: Final = "queue.shard.max.bytes"
 _PREFIX: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _HOUR_MS: Final = 3_600_000
 _LONGEST_NAME_BYTES: Final = 255
@@ -57,6 +61,15 @@ STREAM_SETTINGS: Final = (
             "The prefix of the Kafka topics of a queue space's queues: with `mail.` the queue `alice` is the topic "
             "`mail.alice`. Without a prefix queues have no topics. The name of a stream may not begin with it.",
             scope="stream", dynamic=True),
+    Setting(SHARD_MAX_ENTRIES, "integer", -1,
+            "The maximum number of entries in all queues of a shard of a queue space; -1 means no limit. New entries "
+            "beyond it are refused (`queue-space-full`). Requests in progress at the same time may exceed it together.",
+            scope="stream", dynamic=True, minimum=-1),
+    Setting(SHARD_MAX_BYTES, "integer", -1,
+            "The size of all queues of a shard of a queue space, as `duramen queue stats` counts it, from which on new "
+            "entries are refused (`queue-space-full`); -1 means no limit. Requests in progress at the same time may "
+            "exceed it together.",
+            scope="stream", dynamic=True, unit="bytes", minimum=-1),
 )
 # fmt: on
 
@@ -68,7 +81,9 @@ def queues_problem(values: Mapping[str, Value], *, internal: bool = False) -> st
     """
     prefix = str(values.get(TOPIC_PREFIX, ""))
     if values.get(KIND) != QUEUES:
-        return f"{TOPIC_PREFIX} is for streams of kind={QUEUES}" if prefix else None
+        limits = [name for name in (SHARD_MAX_ENTRIES, SHARD_MAX_BYTES) if int(values.get(name, -1)) >= 0]
+        found = [TOPIC_PREFIX] if prefix else limits
+        return f"{found[0]} is for streams of kind={QUEUES}" if found else None
     if prefix and (not _PREFIX.fullmatch(prefix) or prefix.startswith("__")):
         return (
             f"{TOPIC_PREFIX}={prefix[:120]} does not fit: 1 to 100 of the characters a-z, A-Z, 0-9, '.', '_' and '-',"

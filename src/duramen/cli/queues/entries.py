@@ -372,19 +372,43 @@ def _list(space: str, prefix: str, format_: str, server: NodeAddress) -> None:
 
 
 @click.command("stats")
-@_options(_space, _queue, format_option, server_option)
-def _stats(space: str, queue: str, format_: str, server: NodeAddress) -> None:
-    """Count the entries of QUEUE."""
+@_options(
+    _space, click.argument("queue", required=False), format_option, server_option,
+)  # fmt: skip
+def _stats(space: str, queue: str | None, format_: str, server: NodeAddress) -> None:
+    """Count the entries of QUEUE; without it, show those of all queues of SPACE, and the limits of a shard."""
+    if queue is None:
+        _print_usage(space, server.get(_path(space, "/usage")), format_)
+        return
     found = server.get(f"{_path(space, '/stats')}?{urlencode({'queue': queue})}")
     if format_ == JSON:
         print_json(found)
         return
-    count = "1 entry" if found["entries"] == 1 else f"{found['entries']} entries"
     click.echo(
-        f"Queue {plain(queue)}: {count} ({found['bytes']} bytes), {found['leased']} leased, {found['delayed']} delayed"
+        f"Queue {plain(queue)}: {_entries(found['entries'])} ({found['bytes']} bytes), {found['leased']} leased,"
+        f" {found['delayed']} delayed"
     )
     if found["first"] is not None:
         click.echo(f"  from {found['first']} to {found['last']}")
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
+
+
+def _print_usage(space: str, usage: Mapping[str, Any], format_: str) -> None:
+    if format_ == JSON:
+        print_json(usage)
+        return
+    click.echo(f"Queue space {space}: {_entries(usage['entries'])} ({usage['bytes']} bytes)")
+    limits = [f"{usage[f'max_{what}']} {what}" for what in ("entries", "bytes") if usage[f"max_{what}"] is not None]
+    if limits:
+        click.echo(f"  limits of a shard: {', '.join(limits)}")
+    rows = [
+        (str(shard), *("?" if one[name] is None else str(one[name]) for name in ("entries", "bytes")))
+        for shard, one in enumerate(usage["shards"])
+    ]
+    print_table(("SHARD", "ENTRIES", "BYTES"), rows, right=(0, 1, 2))
 
 
 COMMANDS: Final = (

@@ -1,11 +1,11 @@
 """A shard of a queue space: its state is rows; requests that wait for entries are in memory."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from duramen.base.catalogue.queues import QUEUES
-from duramen.base.errors import DuramenError
+from duramen.base.catalogue.queues import QUEUES, SHARD_MAX_BYTES, SHARD_MAX_ENTRIES
+from duramen.base.errors import DuramenError, QueueSpaceFull
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition, StreamRules
@@ -34,6 +34,7 @@ from duramen.queues.operations import due_record, trim_record
 from duramen.queues.owned_sweep import OwnedSweep
 from duramen.queues.retention import RetentionCounts, RetentionSweep
 from duramen.queues.rows import due_entries, due_of, is_due_key, name_key, state_key
+from duramen.queues.totals import NOTHING, ShardTotals, totals_of
 from duramen.queues.usage import OwnerChanges
 
 __all__ = ["QueueOutcome", "QueueShard", "hash_of", "queue_kind"]
@@ -75,6 +76,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.owned = OwnedSweep()
         self.leftovers = LeftoverSweep()
         self.usage = OwnerChanges()
+        self._totals: ShardTotals | None = None
+        self._partition: Partition | None = None
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: the name's, the state's
         self._numbers = 0
         self._due_ms: int | None = None  # the next time in the time index
@@ -112,6 +115,10 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         before = repeated(command, rows)
         if before is not None:
             return Decision((), QueueOutcome(before))
+        if isinstance(command, Enqueue) and not command.moved:
+            refusal = self.refusal(rows, len(command.entries))
+            if refusal is not None:
+                raise refusal
         return Decision((), QueueOutcome(), records_for(command, rows, now_ms))
 
     def _decide_leased(self, command: Ack | Nack, rows: StateRows, now_ms: int) -> Decision:
@@ -129,9 +136,46 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.leases.loaded()
         self.counts, self.owned, self.leftovers = RetentionCounts(), OwnedSweep(), LeftoverSweep()
         self.usage.load(rows)
+        self._totals = totals_of(rows)
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
         self._due_ms = None if first is None else first[1].time_ms
         return iter(())
+
+    # -- limits -------------------------------------------------------------------------------------
+
+    def led(self, partition: Partition, rows: StateRows) -> None:
+        """Become the shard of a partition with these rows."""
+        self._partition = partition
+        if partition.state is not None:
+            partition.state.refusal = partial(self.refusal, rows)
+
+    def totals(self, rows: StateRows) -> ShardTotals | None:
+        """The number of all entries and their bytes; None before the first step since an older version."""
+        if self._totals is None:
+            self._totals = totals_of(rows)
+        return self._totals
+
+    def known_totals(self, rows: StateRows) -> ShardTotals | None:
+        """As `totals`; None while the rows cannot be read."""
+        try:
+            return self.totals(rows)
+        except DuramenError:
+            return None
+
+    def refusal(self, rows: StateRows, entries: int) -> QueueSpaceFull | None:
+        """The error for this many new entries, if a limit of the shard forbids them."""
+        partition = self._partition
+        most, most_bytes = (-1, -1) if partition is None else partition.stream.shard_limits
+        if partition is None or (most < 0 and most_bytes < 0):
+            return None
+        totals = self.known_totals(rows) or NOTHING
+        if 0 <= most < totals.entries + entries:
+            said = f"{totals.entries} entries; {entries} more would exceed its limit of {most} ({SHARD_MAX_ENTRIES})"
+        elif 0 <= most_bytes <= totals.bytes:
+            said = f"{totals.bytes} bytes, and its limit is {most_bytes} ({SHARD_MAX_BYTES})"
+        else:
+            return None
+        return QueueSpaceFull(f"shard {partition.index} of the queue space {partition.stream.name} has {said}")
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -185,6 +229,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.owned.written(keys)
         self.leftovers.written(keys)
         self.usage.written(keys)
+        self._totals = None
         released = self.leases.written(keys)
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
             self.leases.due(queue, offset)
@@ -227,5 +272,5 @@ def _make(_: int) -> CoordinatorShard[QueueCommand]:
 
 def queue_kind(checkpoint_records: int = 100_000) -> ShardKind[QueueCommand]:
     """The shard kind of all queue spaces."""
-    rows = BatchRowKind(_changes, QueueShard.changed, _keep_ms, checkpoint_records)
+    rows = BatchRowKind(_changes, QueueShard.changed, _keep_ms, checkpoint_records, led=QueueShard.led)
     return ShardKind("", _make, rows, stream_kind=QUEUES)

@@ -134,7 +134,10 @@ class _Replica:
 
     def lead(self, leader_epoch: int) -> None:
         self._leader_epoch = leader_epoch
-        self.active = self._activate(self._kind.make(self.partition.index))
+        shard = self._kind.make(self.partition.index)
+        if isinstance(self._kind.rows, BatchRowKind):
+            self._kind.rows.led(shard, self.partition, self.rows)
+        self.active = self._activate(shard)
         self.active.own, self.active.unloaded = self.committed, self._unloaded
         if self._row_state is None:
             self._memory = MemoryState(self.active, self.partition.log)

@@ -145,6 +145,8 @@ class BatchRowKind(NamedTuple):
     checkpoint_records: int = 100_000
     is_cut: bool = True
     has_memory: bool = False
+    led: Callable[[Any, Partition, StateRows], None] = lambda *_: None
+    """Called with a new shard, its partition and its rows."""
 
 
 def least_checkpoint_records(kinds: Iterable["ShardKind[Any]"]) -> int:

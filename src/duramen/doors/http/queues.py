@@ -34,7 +34,9 @@ from duramen.doors.queues.types import (
     RefusedEntries,
     ReplaceRequest,
     RetrieveQuery,
+    SpaceUsage,
     StatsQuery,
+    UsageQuery,
     VersionsInfo,
 )
 from duramen.queues.machine import MOST_ENTRIES
@@ -123,6 +125,10 @@ async def _stats(call: Call, query: StatsQuery) -> QueueStats:
     return await _operations(call).stats(query)
 
 
+async def _usage(call: Call) -> SpaceUsage:
+    return await _operations(call).usage(UsageQuery())
+
+
 async def _purge(call: Call, body: QueueRequest) -> None:
     await _operations(call).purge(body)
 
@@ -150,7 +156,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/spaces/{name}/entries", _enqueue, _needs("enqueue"),
         "Add entries to queues; the response has their positions once they are durable",
-        (*_WRITING, errors.BatchInvalid), body_limit_bytes=_limit, lines="entries", batches=True,
+        (*_WRITING, errors.BatchInvalid, errors.QueueSpaceFull), body_limit_bytes=_limit, lines="entries", batches=True,
     ),
     HttpRoute(
         "GET", "/v1/spaces/{name}/entries", _retrieve, on_topic(Operation.READ),
@@ -204,6 +210,10 @@ ROUTES = (
     HttpRoute(
         "GET", "/v1/spaces/{name}/stats", _stats, _needs("stats"),
         "Count the entries of a queue", _ASKING,
+    ),
+    HttpRoute(
+        "GET", "/v1/spaces/{name}/usage", _usage, _needs("usage"),
+        "The entries of all queues of a space and of each shard, and the limits of a shard", _ASKING,
     ),
     HttpRoute(
         "POST", "/v1/spaces/{name}/purge", _purge, _needs("purge"),

@@ -41,7 +41,10 @@ from duramen.doors.queues.types import (
     RefusedEntry,
     ReplaceRequest,
     RetrieveQuery,
+    ShardUsage,
+    SpaceUsage,
     StatsQuery,
+    UsageQuery,
     VersionsInfo,
 )
 from duramen.queues.leases import Leased, LeasedEntry, lease_text, parse_lease
@@ -51,6 +54,7 @@ from duramen.queues.operations import NewEntry, check_headers
 from duramen.queues.positions import parse_position, position_text
 from duramen.queues.reading import Counted, Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
+from duramen.queues.totals import ShardTotals
 from duramen.service.authorize import Operation
 from duramen.service.broker import Broker
 from duramen.service.led_queues import LedQueues, Refused
@@ -392,6 +396,15 @@ class QueueOperations:
             query.queue, counted.entries, counted.bytes, counted.delayed, leased, first, last, oldest_ms
         )  # fmt: skip
 
+    async def usage(self, _: UsageQuery) -> SpaceUsage:
+        """The entries of all queues, as the shards count them."""
+        ask = partial(self._led.totals, self._space)
+        found: Sequence[ShardTotals | None] = await _call_back(ask)
+        known = [one for one in found if one is not None]
+        most, most_bytes = (None if limit < 0 else limit for limit in self._space.shard_limits)
+        shards = [ShardUsage(*(one or (None, None))) for one in found]
+        return SpaceUsage(sum(one.entries for one in known), sum(one.bytes for one in known), most, most_bytes, shards)
+
 
 def _check_count(entries: Sequence[object]) -> None:
     if len(entries) > MOST_ENTRIES:
@@ -425,6 +438,7 @@ OPERATIONS: Final[Mapping[str, QueueOperation]] = {
     "extend": QueueOperation(ExtendRequest, Operation.READ, QueueOperations.extend),
     "queues": QueueOperation(QueuesQuery, Operation.READ, QueueOperations.queues),
     "stats": QueueOperation(StatsQuery, Operation.READ, QueueOperations.stats),
+    "usage": QueueOperation(UsageQuery, Operation.READ, QueueOperations.usage),
     "purge": QueueOperation(QueueRequest, Operation.DELETE, QueueOperations.purge),
     "drop": QueueOperation(QueueRequest, Operation.DELETE, QueueOperations.drop),
 }

@@ -41,7 +41,10 @@ __all__ = [
     "RefusedEntry",
     "ReplaceRequest",
     "RetrieveQuery",
+    "ShardUsage",
+    "SpaceUsage",
     "StatsQuery",
+    "UsageQuery",
     "VersionsInfo",
 ]
 
@@ -338,6 +341,30 @@ class QueueStats(msgspec.Struct):
     first: str | None
     last: str | None
     oldest_ms: int | None
+
+
+class UsageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The usage of a space has no parameters."""
+
+
+class ShardUsage(msgspec.Struct):
+    """The entries of all queues of a shard. null: unknown until the first change after an upgrade."""
+
+    entries: int | None
+    bytes: int | None
+
+
+class SpaceUsage(msgspec.Struct):
+    """The entries of all queues of a space and of each shard, and the limits of a shard; null: it has none.
+
+    The totals do not include shards with unknown figures.
+    """
+
+    entries: int
+    bytes: int
+    max_entries: int | None
+    max_bytes: int | None
+    shards: list[ShardUsage]
 
 
 class QueueRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from duramen.queues.leases import Leased
 from duramen.queues.machine import Ack, Nack
 from duramen.queues.reading import Counted, Names
 from duramen.queues.topics import TopicBounds
+from duramen.queues.totals import ShardTotals
 from duramen.queues.usage import UsagePage
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import UNREADABLE
@@ -21,6 +22,7 @@ from duramen.service.shard_queries import (
     LeaseQuery,
     NamesQuery,
     ShardQuery,
+    TotalsQuery,
     UsageQuery,
     WaitQuery,
 )
@@ -45,12 +47,13 @@ Rewritten = tuple[str, str, str, str]
 _RefusedEntry = tuple[int, Refused, Rewritten | None]
 
 _QUERIES: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery, BoundsQuery, UsageQuery)
+    kind.__name__: kind
+    for kind in (LeaseQuery, ExtendQuery, NamesQuery, CountQuery, BoundsQuery, UsageQuery, TotalsQuery)
 }
 _SETTLING: Final[Mapping[str, type[Any]]] = {kind.__name__: kind for kind in (Ack, Nack)}
 _ANSWERS: Final[Mapping[type[Any], Any]] = {
     LeaseQuery: list[Leased], NamesQuery: Names, CountQuery: tuple[Counted, int], BoundsQuery: TopicBounds,
-    UsageQuery: UsagePage,
+    UsageQuery: UsagePage, TotalsQuery: ShardTotals | None,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from duramen.client.api.queues.requests import (
     QueueEntry,
     QueuePage,
     QueueStats,
+    SpaceUsage,
     delayed_by,
     delete,
     each,
@@ -30,6 +31,7 @@ from duramen.client.api.queues.requests import (
     retrieve_several,
     settle,
     stats,
+    usage,
 )
 from duramen.client.api.records import Writable
 
@@ -253,6 +255,18 @@ class AsyncQueues:
         (2, 2, 0)
         """
         return await self._run(stats(self.space, queue))
+
+    async def usage(self) -> SpaceUsage:
+        """The number of all entries of the space and of each shard, their bytes, and the limits of a shard.
+
+        >>> await client.spaces.create("aio-all-counts", config={"queue.shard.max.entries": 10})
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-all-counts").enqueue_many([("ann", "a"), ("bob", "b")])
+        >>> usage = await client.queues("aio-all-counts").usage()
+        >>> usage.entries, usage.bytes, usage.max_entries
+        (2, 130, 10)
+        """
+        return await self._run(usage(self.space))
 
     async def purge(self, queue: str, *, request_id: str = "") -> None:
         """Delete all entries of a queue in one step.

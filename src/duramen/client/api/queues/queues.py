@@ -12,6 +12,8 @@ from duramen.client.api.queues.requests import (
     QueueEntry,
     QueuePage,
     QueueStats,
+    ShardUsage,
+    SpaceUsage,
     delayed_by,
     delete,
     each,
@@ -27,10 +29,11 @@ from duramen.client.api.queues.requests import (
     retrieve_several,
     settle,
     stats,
+    usage,
 )
 from duramen.client.api.records import Writable
 
-__all__ = ["LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues"]
+__all__ = ["LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues", "ShardUsage", "SpaceUsage"]
 
 _T = TypeVar("_T")
 
@@ -262,6 +265,18 @@ class Queues:
         (2, 2, 0)
         """
         return self._run(stats(self.space, queue))
+
+    def usage(self) -> SpaceUsage:
+        """The number of all entries of the space and of each shard, their bytes, and the limits of a shard.
+
+        >>> client.spaces.create("all-counts", config={"queue.shard.max.entries": 10})
+        SpaceInfo(...)
+        >>> positions = client.queues("all-counts").enqueue_many([("ann", "a"), ("bob", "b")])
+        >>> usage = client.queues("all-counts").usage()
+        >>> usage.entries, usage.bytes, usage.max_entries
+        (2, 130, 10)
+        """
+        return self._run(usage(self.space))
 
     def purge(self, queue: str, *, request_id: str = "") -> None:
         """Delete all entries of a queue in one step.

@@ -33,6 +33,8 @@ __all__ = [
     "QueueEntry",
     "QueuePage",
     "QueueStats",
+    "ShardUsage",
+    "SpaceUsage",
     "delayed_by",
     "delete",
     "each",
@@ -50,6 +52,7 @@ __all__ = [
     "retrieve_several",
     "settle",
     "stats",
+    "usage",
 ]
 
 _MOST_ENTRIES: Final = 10_000
@@ -115,6 +118,33 @@ class QueueStats(msgspec.Struct, frozen=True):
     first: str | None
     last: str | None
     oldest_ms: int | None
+
+
+class ShardUsage(msgspec.Struct, frozen=True):
+    """The number of the entries of a shard, and their bytes; None: unknown until the first change after an upgrade.
+
+    >>> ShardUsage(2, 131).entries
+    2
+    """
+
+    entries: int | None
+    bytes: int | None
+
+
+class SpaceUsage(msgspec.Struct, frozen=True):
+    """The number of all entries of a space, and their bytes, also of each shard; `max_` are the limits of a shard.
+
+    >>> client.spaces.create("used", shards=2)
+    SpaceInfo(...)
+    >>> client.queues("used").usage().entries
+    0
+    """
+
+    entries: int
+    bytes: int
+    max_entries: int | None
+    max_bytes: int | None
+    shards: tuple[ShardUsage, ...]
 
 
 class QueuePage(NamedTuple):
@@ -473,6 +503,11 @@ def stats(space: str, queue: str) -> Program[QueueStats]:
     """Figures of a queue."""
     query = urlencode({"queue": text("queue", queue)})
     return value_of((yield Question("GET", f"{_path(space, '/stats')}?{query}")), QueueStats)
+
+
+def usage(space: str) -> Program[SpaceUsage]:
+    """The entries of all queues of a space."""
+    return value_of((yield Question("GET", _path(space, "/usage"))), SpaceUsage)
 
 
 def empty(space: str, what: str, queue: str, request_id: str) -> Program[None]:

@@ -18,6 +18,7 @@ _CODES: Final[Mapping[type[DuramenError], ErrorCode]] = {
     errors.BatchInvalid: ErrorCode.INVALID_RECORD,
     errors.QueueShardsFixed: ErrorCode.INVALID_PARTITIONS,
     errors.KeyedTransactionRefused: ErrorCode.INVALID_RECORD,
+    errors.QueueSpaceFull: ErrorCode.POLICY_VIOLATION,
     errors.QueueTopicRefused: ErrorCode.POLICY_VIOLATION,
     errors.QueueTransactionRefused: ErrorCode.INVALID_RECORD,
     errors.BatchTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
