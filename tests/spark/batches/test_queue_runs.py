@@ -76,3 +76,12 @@ def test_headers_and_keys_and_columns_that_are_chosen() -> None:
     found = entries_of(page, shard.now_ms, ("value", "queue"))
     assert found.schema.names == ["value", "queue"]
     assert found.column("queue").to_pylist() == [NAMES[0].decode()] * 40
+
+
+def test_a_timestamp_that_no_column_has_is_the_last_one_that_one_has() -> None:
+    shard = Shard()
+    shard.submit(Enqueue([(NAMES[0], NewEntry(b"v", timestamp=time_ms)) for time_ms in (7, (1 << 63) - 1)]))
+    shard.apply(len(shard.log))
+    page = runs_page(shard.rows, b"", b"", b"", ALL)
+    found = entries_of(page, shard.now_ms, ("enqueued_at",)).column("enqueued_at")
+    assert found.cast("int64").to_pylist() == [7_000, (1 << 63) - 1 - 807]

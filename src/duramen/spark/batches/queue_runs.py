@@ -19,6 +19,8 @@ __all__ = ["entries_of"]
 _PADDING: Final = bytes(16)
 _RUN_BYTES: Final = 16
 _BODY_BYTES: Final = 9
+_LATEST_MS: Final = ((1 << 63) - 1) // 1000
+"""A timestamp column has microseconds: later and earlier times are shown as the last and the first one."""
 _VALUE, _KEY, _HEADERS, _VERSION, _VISIBLE, _EXPIRES = 1, 2, 4, 8, 16, 32
 
 _Numbers = NDArray[np.int64]
@@ -78,7 +80,7 @@ def entries_of(page: RunsPage, now_ms: int, columns: Collection[str]) -> pa.Reco
         "position": lambda: _positions(bodies),
         "version": lambda: pa.array(fields.version),
         "headers": lambda: _headers(data, fields),
-        "enqueued_at": lambda: pa.array(fields.timestamp * 1000).view(TIMESTAMP_TYPE),
+        "enqueued_at": lambda: pa.array(np.clip(fields.timestamp, -_LATEST_MS, _LATEST_MS) * 1000).view(TIMESTAMP_TYPE),
     }
     made = {name: makers[name]() for name in columns if name in makers}
     if "key" in columns or "value" in columns:
