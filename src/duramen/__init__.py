@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from duramen.client.api.joint_snapshots import JointSnapshot
     from duramen.client.api.queues.queues import (
         LeasedEntry,
+        NewEntry,
         QueueEntry,
+        QueueNames,
         QueuePage,
         Queues,
         QueueStats,
@@ -71,6 +73,7 @@ __all__ = [
     "LeasedEntry",
     "MovedTopics",
     "NamespaceInfo",
+    "NewEntry",
     "NewRecord",
     "NodeInfo",
     "OffsetChange",
@@ -81,6 +84,7 @@ __all__ = [
     "PolicyInfo",
     "PolicyQuota",
     "QueueEntry",
+    "QueueNames",
     "QueuePage",
     "QueueStats",
     "Queues",
@@ -123,7 +127,18 @@ _HOMES: Final = (
         ("CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage"), "inventory.requests"
     )
     | dict.fromkeys(
-        ("LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues", "ShardUsage", "SpaceUsage"), "queues.queues"
+        (
+            "LeasedEntry",
+            "NewEntry",
+            "QueueEntry",
+            "QueueNames",
+            "QueuePage",
+            "QueueStats",
+            "Queues",
+            "ShardUsage",
+            "SpaceUsage",
+        ),
+        "queues.queues",
     )
 )
 

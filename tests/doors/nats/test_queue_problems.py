@@ -17,7 +17,7 @@ import duramen.aio
 from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.cli.commands import run as run_command
-from duramen.client.api.queues.requests import LeasedEntry
+from duramen.client.api.queues.values import LeasedEntry
 from duramen.node.process import NodeProcess
 
 SPACE = "queue-problems"

@@ -71,14 +71,14 @@ def whole(name: str, value: object, low: int, high: int) -> int:
     return number
 
 
-def seconds(name: str, value: object) -> float:
-    """A time to wait, at most what Python supports."""
-    expected = "a number of seconds, 0 or more"
+def seconds(name: str, value: object, least: float = 0, most: float = threading.TIMEOUT_MAX) -> float:
+    """A time within bounds; by default a time to wait, at most what Python supports."""
+    expected = f"a number of seconds from {least:g} to {most:.0f}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(name, value, expected)
-    if not 0 <= value <= threading.TIMEOUT_MAX:
+    if not least <= value <= most:
         shown = value if isinstance(value, float) or abs(value) <= INT64_MAX else math.inf
-        raise RequestInvalid(f"{name} is {expected} and at most {threading.TIMEOUT_MAX:.0f}, not {shown}")
+        raise RequestInvalid(f"{name} is {expected}, not {shown}")
     return float(value)
 
 

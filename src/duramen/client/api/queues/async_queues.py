@@ -8,12 +8,6 @@ from duramen.client.api.arguments import text
 from duramen.client.api.http import Program
 from duramen.client.api.queues.joined_enqueues import JoinedEnqueues
 from duramen.client.api.queues.requests import (
-    Edit,
-    LeasedEntry,
-    QueueEntry,
-    QueuePage,
-    QueueStats,
-    SpaceUsage,
     delayed_by,
     delete,
     each,
@@ -21,10 +15,12 @@ from duramen.client.api.queues.requests import (
     empty,
     enqueue,
     enqueue_inputs,
+    has_times,
     inputs_of,
     lease,
     leased_for,
     list_queues,
+    names_page,
     replace,
     request,
     retrieve,
@@ -33,7 +29,16 @@ from duramen.client.api.queues.requests import (
     stats,
     usage,
 )
-from duramen.client.api.records import Writable
+from duramen.client.api.queues.values import (
+    Edit,
+    LeasedEntry,
+    NewValue,
+    QueueEntry,
+    QueueNames,
+    QueuePage,
+    QueueStats,
+    SpaceUsage,
+)
 
 __all__ = ["AsyncQueues"]
 
@@ -65,7 +70,7 @@ class AsyncQueues:
         self._joined = JoinedEnqueues(lambda new: run(enqueue_inputs(space, new)))
 
     async def enqueue(
-        self, queue: str, values: Iterable[Writable], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+        self, queue: str, values: Iterable[NewValue], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
         """Add entries to the end of a queue, all of them or none; more in `duramen.Queues.enqueue`.
 
@@ -79,7 +84,7 @@ class AsyncQueues:
         return await self._put(each(queue, values), delay_s, ttl_s, request_id)
 
     async def enqueue_many(
-        self, entries: Iterable[tuple[str, Writable]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+        self, entries: Iterable[tuple[str, NewValue]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
         """Add entries to many queues; those of a shard all together or not at all.
 
@@ -91,11 +96,12 @@ class AsyncQueues:
         return await self._put(entries, delay_s, ttl_s, request_id)
 
     async def _put(
-        self, entries: Iterable[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+        self, entries: Iterable[tuple[str, NewValue]], delay_s: float, ttl_s: float, request_id: str
     ) -> list[str]:
-        if delay_s or ttl_s or request_id:
-            return await self._run(enqueue(self.space, entries, delay_s, ttl_s, request_id))
-        new = inputs_of(entries)
+        pairs = list(entries)
+        if delay_s or ttl_s or request_id or has_times(pairs):
+            return await self._run(enqueue(self.space, pairs, delay_s, ttl_s, request_id))
+        new = inputs_of(pairs)
         return await self._joined.put(new) if new else []
 
     async def retrieve(
@@ -163,7 +169,7 @@ class AsyncQueues:
         self,
         queue: str,
         start: str,
-        values: Iterable[Writable],
+        values: Iterable[NewValue],
         *,
         by: str = "",
         reason: str = "",
@@ -243,6 +249,19 @@ class AsyncQueues:
         ['amy', 'ann']
         """
         return await self._run(list_queues(self.space, prefix))
+
+    async def names(self, *, prefix: str = "", after: str = "", limit: int = 1000) -> QueueNames:
+        """A page of names of queues, unsorted; `next` is `after` of the following page, None on the last one.
+
+        >>> await client.spaces.create("aio-pages-of-names", shards=1)
+        SpaceInfo(...)
+        >>> positions = await client.queues("aio-pages-of-names").enqueue_many([("ann", "hi"), ("bob", "hi")])
+        >>> first = await client.queues("aio-pages-of-names").names(limit=1)
+        >>> second = await client.queues("aio-pages-of-names").names(limit=1, after=first.next)
+        >>> sorted([*first.queues, *second.queues])
+        ['ann', 'bob']
+        """
+        return await self._run(names_page(self.space, prefix, after, limit))
 
     async def stats(self, queue: str) -> QueueStats:
         """The number of entries and bytes in a queue, counted at each call.

@@ -7,13 +7,6 @@ from duramen.base.errors import DuramenError
 from duramen.client.api.arguments import text
 from duramen.client.api.http import Program
 from duramen.client.api.queues.requests import (
-    Edit,
-    LeasedEntry,
-    QueueEntry,
-    QueuePage,
-    QueueStats,
-    ShardUsage,
-    SpaceUsage,
     delayed_by,
     delete,
     each,
@@ -23,6 +16,7 @@ from duramen.client.api.queues.requests import (
     lease,
     leased_for,
     list_queues,
+    names_page,
     replace,
     request,
     retrieve,
@@ -31,9 +25,23 @@ from duramen.client.api.queues.requests import (
     stats,
     usage,
 )
-from duramen.client.api.records import Writable
+from duramen.client.api.queues.values import (
+    Edit,
+    LeasedEntry,
+    NewEntry,
+    NewValue,
+    QueueEntry,
+    QueueNames,
+    QueuePage,
+    QueueStats,
+    ShardUsage,
+    SpaceUsage,
+)
 
-__all__ = ["LeasedEntry", "QueueEntry", "QueuePage", "QueueStats", "Queues", "ShardUsage", "SpaceUsage"]
+__all__ = [
+    "LeasedEntry", "NewEntry", "QueueEntry", "QueueNames", "QueuePage", "QueueStats", "Queues", "ShardUsage",
+    "SpaceUsage",
+]  # fmt: skip
 
 _T = TypeVar("_T")
 
@@ -64,12 +72,12 @@ class Queues:
         self.space = text("space", space)
 
     def enqueue(
-        self, queue: str, values: Iterable[Writable], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+        self, queue: str, values: Iterable[NewValue], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
         """Add entries to the end of a queue, all of them or none; returns their positions once they are durable.
 
-        They become visible after `delay_s` and expire after `ttl_s`; 0: never. Within ten minutes a repeat with the
-        same `request_id`, any text that the caller chooses, stores nothing twice.
+        They become visible after `delay_s` and expire after `ttl_s`; 0: never. A `NewEntry` has its own. Within ten
+        minutes a repeat with the same `request_id`, any text that the caller chooses, stores nothing twice.
 
         Raises QueueSpaceNotFound, QueueNameInvalid, QueueBatchTooLarge, ServerUnreachable …
 
@@ -81,7 +89,7 @@ class Queues:
         return self._run(enqueue(self.space, each(queue, values), delay_s, ttl_s, request_id))
 
     def enqueue_many(
-        self, entries: Iterable[tuple[str, Writable]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
+        self, entries: Iterable[tuple[str, NewValue]], *, delay_s: float = 0, ttl_s: float = 0, request_id: str = ""
     ) -> list[str]:
         """Add entries to many queues; those of a shard all together or not at all. More in `enqueue`.
 
@@ -170,7 +178,7 @@ class Queues:
         self,
         queue: str,
         start: str,
-        values: Iterable[Writable],
+        values: Iterable[NewValue],
         *,
         by: str = "",
         reason: str = "",
@@ -253,6 +261,19 @@ class Queues:
         ['amy', 'ann']
         """
         return self._run(list_queues(self.space, prefix))
+
+    def names(self, *, prefix: str = "", after: str = "", limit: int = 1000) -> QueueNames:
+        """A page of names of queues, unsorted; `next` is `after` of the following page, None on the last one.
+
+        >>> client.spaces.create("pages-of-names", shards=1)
+        SpaceInfo(...)
+        >>> positions = client.queues("pages-of-names").enqueue_many([("ann", "hi"), ("bob", "hi")])
+        >>> first = client.queues("pages-of-names").names(limit=1)
+        >>> second = client.queues("pages-of-names").names(limit=1, after=first.next)
+        >>> sorted([*first.queues, *second.queues])
+        ['ann', 'bob']
+        """
+        return self._run(names_page(self.space, prefix, after, limit))
 
     def stats(self, queue: str) -> QueueStats:
         """The number of entries and bytes in a queue, counted at each call.

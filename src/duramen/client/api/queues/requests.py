@@ -1,9 +1,10 @@
 """Queue requests over HTTP and their results, for both clients. Pure."""
 
 import itertools
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -12,6 +13,17 @@ from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, Serv
 from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
 from duramen.client.api.http import Program, Question
 from duramen.client.api.queues.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
+from duramen.client.api.queues.values import (
+    Edit,
+    LeasedEntry,
+    NewEntry,
+    NewValue,
+    QueueEntry,
+    QueueNames,
+    QueuePage,
+    QueueStats,
+    SpaceUsage,
+)
 from duramen.client.api.records import Encodable, NewRecord, Record, Writable, encodable
 from duramen.client.api.values import value_of
 from duramen.client.http import RequestBody, path_of, problem_of
@@ -28,13 +40,6 @@ from duramen.codec.queue_entries import (
 from duramen.codec.shown_batches import BATCHES_TYPE
 
 __all__ = [
-    "Edit",
-    "LeasedEntry",
-    "QueueEntry",
-    "QueuePage",
-    "QueueStats",
-    "ShardUsage",
-    "SpaceUsage",
     "delayed_by",
     "delete",
     "each",
@@ -42,10 +47,12 @@ __all__ = [
     "empty",
     "enqueue",
     "enqueue_inputs",
+    "has_times",
     "inputs_of",
     "lease",
     "leased_for",
     "list_queues",
+    "names_page",
     "replace",
     "request",
     "retrieve",
@@ -56,110 +63,9 @@ __all__ = [
 ]
 
 _MOST_ENTRIES: Final = 10_000
+_MOST_NAMES: Final = 1000
 _FIRST: Final = "0.0"
-
-
-class QueueEntry(msgspec.Struct, frozen=True):
-    """An entry of a queue. `position` never changes; each edit changes `version`.
-
-    >>> client.spaces.create("notes")
-    SpaceInfo(...)
-    >>> positions = client.queues("notes").enqueue("ann", [NewRecord("milk", key="1")])
-    >>> [entry] = client.queues("notes").retrieve("ann").entries
-    >>> entry.key, entry.value, entry.text, entry.headers, entry.position == positions[0]
-    (b'1', b'milk', 'milk', (), True)
-    """
-
-    position: str
-    version: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The value as UTF-8, empty if there is none. Raises UnicodeDecodeError for other bytes."""
-        return "" if self.value is None else self.value.decode()
-
-
-class LeasedEntry(QueueEntry, frozen=True, kw_only=True):
-    """An entry that this client has leased: no other client gets it before the lease expires.
-
-    `deliveries` counts its deliveries, including this one.
-
-    >>> client.spaces.create("leased")
-    SpaceInfo(...)
-    >>> positions = client.queues("leased").enqueue("ann", ["one"])
-    >>> [entry] = client.queues("leased").lease(["ann"])
-    >>> entry.queue, entry.text, entry.deliveries
-    ('ann', 'one', 1)
-    """
-
-    queue: str
-    lease: str
-    deliveries: int
-
-
-class QueueStats(msgspec.Struct, frozen=True):
-    """Figures of a queue, counted for this response. `delayed` entries are not visible yet.
-
-    >>> client.spaces.create("counted")
-    SpaceInfo(...)
-    >>> client.queues("counted").stats("nobody").entries
-    0
-    """
-
-    queue: str
-    entries: int
-    bytes: int
-    delayed: int
-    leased: int
-    first: str | None
-    last: str | None
-    oldest_ms: int | None
-
-
-class ShardUsage(msgspec.Struct, frozen=True):
-    """The number of the entries of a shard, and their bytes; None: unknown until the first change after an upgrade.
-
-    >>> ShardUsage(2, 131).entries
-    2
-    """
-
-    entries: int | None
-    bytes: int | None
-
-
-class SpaceUsage(msgspec.Struct, frozen=True):
-    """The number of all entries of a space, and their bytes, also of each shard; `max_` are the limits of a shard.
-
-    >>> client.spaces.create("used", shards=2)
-    SpaceInfo(...)
-    >>> client.queues("used").usage().entries
-    0
-    """
-
-    entries: int
-    bytes: int
-    max_entries: int | None
-    max_bytes: int | None
-    shards: tuple[ShardUsage, ...]
-
-
-class QueuePage(NamedTuple):
-    """Entries in order, and the position at which reading continues.
-
-    >>> QueuePage([], "0.0").next
-    '0.0'
-    """
-
-    entries: Sequence[QueueEntry]
-    next: str
-
-
-Edit: TypeAlias = tuple[str, bytes | str | None] | tuple[str, bytes | str | None, int]
-"""The position of an entry, its new value and, if the entry has to have it, a version."""
+_LONGEST_WAIT_MS: Final = int(threading.TIMEOUT_MAX) * 1000
 
 
 def _path(space: str, what: str = "") -> str:
@@ -177,8 +83,33 @@ def _wish(entry: Encodable) -> dict[str, object]:
     return wish
 
 
-def _wishes(values: Iterable[Writable]) -> list[dict[str, object]]:
-    return [_wish(entry) for entry in encodable(values, None)]
+def _wishes(values: Sequence[NewValue]) -> list[dict[str, object]]:
+    wishes = list(map(_wish, encodable(list(map(_record, values)), None)))
+    for value, wish in zip(values, wishes, strict=True):
+        if isinstance(value, NewEntry):
+            wish.update(_times(value.delay_s, value.ttl_s))
+    return wishes
+
+
+def _record(value: NewValue) -> Writable:
+    if isinstance(value, NewEntry):
+        return NewRecord(value.value, value.key, value.headers, timestamp_ms=value.timestamp_ms)
+    return value
+
+
+def _times(delay_s: float | None, ttl_s: float | None) -> dict[str, object]:
+    """The delay and the time to live in a request, if given."""
+    given = ("delay", delay_s), ("ttl", ttl_s)
+    return {
+        f"{name}_ms": _milliseconds(f"{name}_s", time_s, most=LONGEST_DELAY_MS)
+        for name, time_s in given
+        if time_s is not None
+    }
+
+
+def has_times(pairs: Iterable[object]) -> bool:
+    """Whether an entry has a delay or a time to live of its own, which record batches do not have."""
+    return any(isinstance(pair, tuple) and NewEntry in map(type, pair) for pair in pairs)
 
 
 def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
@@ -187,7 +118,7 @@ def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
 
 
 def enqueue(
-    space: str, entries: Iterable[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+    space: str, entries: Iterable[tuple[str, NewValue]], delay_s: float, ttl_s: float, request_id: str
 ) -> Program[list[str]]:
     """Add entries to queues; returns their positions."""
     pairs = list(entries)
@@ -196,20 +127,22 @@ def enqueue(
     if not pairs:
         return []
     batch = encode_entries(pairs, _now_ms())
+    if batch is None and has_times(pairs):
+        return (yield from _put_said(space, pairs, delay_s, ttl_s, request_id))
     return (yield from _put(space, bytes(encode(inputs_of(pairs))) if batch is None else batch))
 
 
 def _put_said(
-    space: str, pairs: list[tuple[str, Writable]], delay_s: float, ttl_s: float, request_id: str
+    space: str, pairs: list[tuple[str, NewValue]], delay_s: float, ttl_s: float, request_id: str
 ) -> Program[list[str]]:
     """Add entries to queues with options that record batches do not have."""
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
     wishes = _wishes([value for _, value in pairs])
-    times = {**delayed_by(delay_s), "ttl_ms": _milliseconds("ttl_s", ttl_s, most=LONGEST_DELAY_MS)}
+    times = _times(delay_s, ttl_s)
     for (queue, _), wish in zip(pairs, wishes, strict=True):
         wish["queue"] = text("queue", queue)
-        wish.update({name: ms for name, ms in times.items() if ms})
+        wish.update({name: ms for name, ms in times.items() if ms and name not in wish})
     if not wishes:
         return []
     answer = yield Question("POST", _path(space, "/entries"), {"entries": wishes, **request(request_id)})
@@ -229,7 +162,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def inputs_of(entries: Iterable[tuple[str, Writable]]) -> list[BatchInput]:
+def inputs_of(entries: Iterable[tuple[str, NewValue]]) -> list[BatchInput]:
     """Entries as records to send. Raises RequestInvalid."""
     pairs = list(entries)
     for pair in pairs:
@@ -237,9 +170,9 @@ def inputs_of(entries: Iterable[tuple[str, Writable]]) -> list[BatchInput]:
     return list(_inputs(pairs))
 
 
-def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
+def _inputs(pairs: Sequence[tuple[str, NewValue]]) -> Iterator[BatchInput]:
     now_ms, names = _now_ms(), dict[str, bytes]()
-    for (queue, _), entry in zip(pairs, encodable([value for _, value in pairs], None), strict=True):
+    for (queue, _), entry in zip(pairs, encodable([_record(value) for _, value in pairs], None), strict=True):
         name = names.get(queue)
         if name is None:
             name = names[queue] = text("queue", queue).encode()
@@ -247,12 +180,9 @@ def _inputs(pairs: Sequence[tuple[str, Writable]]) -> Iterator[BatchInput]:
         yield BatchInput(now_ms if entry.timestamp_ms is None else entry.timestamp_ms, name, entry.value, headers)
 
 
-def _milliseconds(what: str, given: float, least: int = 0, most: int = INT64_MAX) -> int:
+def _milliseconds(what: str, given: float, least: int = 0, most: int = _LONGEST_WAIT_MS) -> int:
     """Seconds in milliseconds, for HTTP. Raises RequestInvalid outside of the bounds."""
-    found = int(seconds(what, given) * 1000)
-    if not least <= found <= most:
-        raise refused(what, given, f"a number of seconds from {least / 1000:g} to {most / 1000:.0f}")
-    return found
+    return int(seconds(what, given, least / 1000, most / 1000) * 1000)
 
 
 def leased_for(lease_s: float) -> dict[str, object]:
@@ -274,11 +204,17 @@ def _positions(answer: object) -> list[str]:
     return value_of(value_of(answer, dict[str, Any]).get("positions"), list[str])
 
 
-def each(queue: str, values: Iterable[Writable]) -> list[tuple[str, Writable]]:
+def each(queue: str, values: Iterable[NewValue]) -> list[tuple[str, NewValue]]:
     """Values for one queue."""
-    if isinstance(values, bytes | str | NewRecord | Record):
+    return [(queue, value) for value in _several(values)]
+
+
+def _several(values: Iterable[NewValue]) -> list[NewValue]:
+    if isinstance(values, bytes | str | NewRecord | NewEntry | Record):
         raise RequestInvalid(f"values are given in a list: write [{type(values).__name__}(…)] for a single one")
-    return [(queue, value) for value in values]
+    if isinstance(values, Mapping | bytearray | memoryview) or not isinstance(values, Iterable):
+        raise refused("values", values, "a list of bytes, str, NewEntry, NewRecord or Record")
+    return list(values)
 
 
 def retrieve(space: str, queue: str, start: str, limit: int, wait_s: float, *, delayed: bool) -> Program[QueuePage]:
@@ -402,11 +338,11 @@ def delete(space: str, queue: str, positions: Iterable[str], version: int | None
 
 
 def replace(
-    space: str, queue: str, start: str, values: Iterable[Writable], by: str, reason: str, request_id: str
+    space: str, queue: str, start: str, values: Iterable[NewValue], by: str, reason: str, request_id: str
 ) -> Program[list[str]]:
     """Replace everything in a queue from a position on with other entries; returns their positions."""
     wish = {
-        "queue": text("queue", queue), "from": text("start", start), "entries": _wishes(values),
+        "queue": text("queue", queue), "from": text("start", start), "entries": _wishes(_several(values)),
         "by": text("by", by), "reason": text("reason", reason), **request(request_id),
     }  # fmt: skip
     return _positions((yield Question("POST", _path(space, "/replace"), wish)))
@@ -497,6 +433,15 @@ def list_queues(space: str, prefix: str) -> Program[list[str]]:
         if following is None:
             return sorted(found)
         after = value_of(following, str)
+
+
+def names_page(space: str, prefix: str, after: str, limit: int) -> Program[QueueNames]:
+    """A page of names of queues with `prefix`."""
+    asked = {"prefix": text("prefix", prefix), "after": text("after", after)}
+    query = urlencode({**asked, "limit": whole("limit", limit, 1, _MOST_NAMES)})
+    page = value_of((yield Question("GET", f"{_path(space, '/queues')}?{query}")), dict[str, Any])
+    following = page.get("next")
+    return QueueNames(value_of(page.get("queues"), list[str]), None if following is None else value_of(following, str))
 
 
 def stats(space: str, queue: str) -> Program[QueueStats]:
