@@ -55,6 +55,11 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     assert queue("peek", "ann") == ""
     queue("put", "ann", "4")
     assert "1 entry" in queue("stats", "ann")
+    lines = b"caf\xc3\xa9\xe2\x80\xa8\n\xff\xfe\n"
+    assert run("queue", "put", stream_name, "bytes", stdin=lines, server=node.http).code == 0
+    shown = [line.partition("  ")[2] for line in queue("peek", "bytes", "--limit", "9").split("\n")]
+    assert shown == ["caf\xe9\u2028", "base64://4=", ""]
+    queue("drop", "bytes", "--yes")
     assert queue("stats").startswith(f"Queue space {stream_name}: 1 entry (65 bytes)\nSHARD  ENTRIES  BYTES\n")
     assert json.loads(queue("stats", "--format", "json"))["max_entries"] is None
     assert queue("list", "--prefix", "a") == "ann\n"

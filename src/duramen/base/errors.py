@@ -357,8 +357,8 @@ class DeletionRefused(DuramenError):
     id = "deletion-refused"
     safe = "Nothing was deleted; a retry gives the same answer."
     remedy = (
-        "Set a cleanup.policy with `delete`, or write tombstones: records with the key and no value. In a queue space "
-        "delete entries, or purge queues."
+        "In a queue space delete entries, or purge queues. In other streams set a cleanup.policy with `delete`, or "
+        "write tombstones: records with the key and no value."
     )
 
 

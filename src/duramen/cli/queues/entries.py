@@ -16,6 +16,7 @@ from duramen.cli.output import JSON, format_option, print_json, print_json_line,
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
 from duramen.client.http import path_of, problem_of
+from duramen.codec.jsonbytes import json_of
 from duramen.codec.queue_entries import LONGEST_DELAY_MS, LONGEST_LEASE_MS
 
 __all__ = ["COMMANDS"]
@@ -98,10 +99,10 @@ def _print_entries(entries: Iterable[Mapping[str, Any]], format_: str) -> None:
             click.echo(f"{entry['position']}  {_text(entry['value'])}")
 
 
-def _lines() -> list[str]:
+def _lines() -> list[bytes]:
     if sys.stdin.isatty():
         raise click.UsageError("give values, or write them to standard input, one per line")
-    return sys.stdin.read().splitlines()
+    return sys.stdin.buffer.read().splitlines()
 
 
 def _asked(request_id: str) -> dict[str, str]:
@@ -128,7 +129,8 @@ def _put(
     more: dict[str, object] = {"queue": queue, "delay_ms": delay_ms, "ttl_ms": ttl_ms}
     if key is not None:
         more["key"] = key
-    entries = [{"value": value, **more} for value in values or _lines()]
+    contents = [value.encode(errors="surrogateescape") for value in values] or _lines()
+    entries = [{"value": json_of(content), **more} for content in contents]
     if request_id and len(entries) > _AT_ONCE:
         raise click.UsageError(f"with --request-id at most {_AT_ONCE} entries can be added at a time")
     for first in range(0, len(entries), _AT_ONCE):
