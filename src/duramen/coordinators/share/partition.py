@@ -278,7 +278,7 @@ class SharePartition:
         return self._acquired(data[begin:end], acquired, size, deadline_ms)
 
     def acquire_entries(self, owner: str, most: int, max_bytes: int, batch_size: int) -> AcquiredRecords:
-        """Acquire entries of the queue for `owner`: at most `most`, and `max_bytes` but for the first.
+        """Acquire entries of the queue for `owner`: at most `most` (bounded), and `max_bytes` but for the first.
 
         Their batches are made from the rows in the same turn. Offsets without an entry count as completed.
         """
