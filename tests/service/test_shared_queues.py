@@ -343,7 +343,8 @@ def test_lag_counts_entries_also_where_no_one_reads() -> None:
 def test_what_is_trimmed_is_not_delivered() -> None:
     mail = shared("ann", **{"retention.records": "2"})
     offsets = mail.put("ann", b"1", b"2", b"3", b"4")
-    assert sorted(mail.take("m", "ann")) == offsets[2:]
+    (found,) = mail.begin("m", ["ann"], LIMITS._replace(max_wait_ms=1000)).value
+    assert sorted(acquired(found)) == offsets[2:]
 
 
 def test_state_ends_with_the_space_and_not_with_its_prefix() -> None:

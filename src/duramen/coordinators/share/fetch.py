@@ -47,8 +47,6 @@ class ShareFetched(NamedTuple):
 
 
 Answer = Callable[[list[ShareFetched]], None]
-Blocking = Callable[[Callable[[BaseException | None], None]], None]
-"""Work to do before a partition can be read."""
 
 _NOTHING: Final = ShareFetched()
 
@@ -84,7 +82,7 @@ class ShareFetcher:
         self._left = limits.max_records
         self._urgent = any(found.error for found in self._found)
         self._loading: set[int] = set()  # partitions that yield nothing until the next fetch
-        self._settled: set[int] = set()  # queues that were trimmed to their limits
+        self._trimmed: dict[int, bool] = {}  # by index: whether a queue is trimmed to its limits
         self._busy = True
         self._poked = False
         self._registered = False
@@ -158,7 +156,7 @@ class ShareFetcher:
                 continue
             blocked = self._plan(index, one)
             if blocked is not None:
-                blocked(partial(self._unblocked, index))
+                self._store.unblock(blocked, partial(self._unblocked, index))
                 return
         if self._answer is None:
             return
@@ -175,7 +173,7 @@ class ShareFetcher:
         if self._answer is not None:
             self._plan_from(index)
 
-    def _plan(self, index: int, one: SharePartition) -> Blocking | None:
+    def _plan(self, index: int, one: SharePartition) -> Blocked | None:
         room = self._max_bytes - self._bytes
         if index in self._loading:
             return None
@@ -187,24 +185,28 @@ class ShareFetcher:
             return None
         try:
             if one.queue is not None:
-                return self._plan_queue(index, one, one.queue, offset)
+                self._plan_queue(index, one, one.queue, offset)
+                return None
             plan = one.partition.log.plan_read(offset, max(room, 1), committed=self._committed)
         except DuramenError as error:
             self._fail(index, error)
             return None
         if isinstance(plan, Blocked):
-            return partial(self._store.unblock, plan)
+            return plan
         if plan is not None and (len(plan) <= room or not self._plans):
             self._plans.append((index, one, offset, plan))
             self._bytes += len(plan)
         return None
 
-    def _plan_queue(self, index: int, one: SharePartition, queue: SharedQueue, offset: int) -> Blocking | None:
+    def _plan_queue(self, index: int, one: SharePartition, queue: SharedQueue, offset: int) -> None:
         """Look for entries, which are read again when they are acquired. Raises NotLeader."""
-        if index not in self._settled:
-            self._settled.add(index)
-            if not queue.is_settled():
-                return lambda done: queue.settle(partial(done, None))
+        if index not in self._trimmed:
+            # The trim may take as long as replicas do, so other partitions do not wait for it.
+            self._trimmed[index] = queue.is_settled()
+            if not self._trimmed[index]:
+                queue.settle(partial(self._queue_trimmed, index))
+        if not self._trimmed[index]:
+            return
         self._leave_queues.pop(index, _nothing)()
         size = one.available_bytes(offset, max(1, self._limits.min_bytes - self._bytes))
         if size:
@@ -213,7 +215,10 @@ class ShareFetcher:
         else:
             # In the turn of the read, so that no entry comes between.
             self._leave_queues[index] = queue.wait(self._poke)
-        return None
+
+    def _queue_trimmed(self, index: int) -> None:
+        self._trimmed[index] = True
+        self._poke()
 
     # -- acquiring them -----------------------------------------------------------------------------
 
