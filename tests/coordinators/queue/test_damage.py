@@ -236,5 +236,7 @@ def test_requests_that_wait_for_rows_that_cannot_be_written_get_the_reason(monke
         with pytest.raises(StorageFailed, match="Input/output"):
             space.put((NAMES[0], b"refused"))
         assert space.hand.rows.aside == []
+        assert "Input/output" in str(space.hand.broker.coordinators.problem)
     space.hand.advance(6_000)
+    assert space.hand.broker.coordinators.problem is None
     assert space.values(NAMES[0]) == [b"after"]  # the producer's was there before the purge

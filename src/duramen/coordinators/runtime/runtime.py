@@ -13,6 +13,7 @@ from duramen.base.errors import (
     OutcomeUnknown,
     RequestInvalid,
     StateDamaged,
+    StorageFailed,
 )
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.local_state import LocalState
@@ -485,8 +486,9 @@ class Runtime:
 
     @property
     def problem(self) -> DuramenError | None:
-        """Why no rows can be used, once that has lasted for some time."""
-        return self._opening.error
+        """Why rows cannot be opened or written, once that has lasted for some time."""
+        failures = (one.failure() for one in self._replicas.values())
+        return next((error for error in failures if isinstance(error, StorageFailed)), self._opening.error)
 
     def _tell_loaded(self) -> None:
         waiting, self._waiting = self._waiting, []
