@@ -18,7 +18,8 @@ class LocalState:
     """
 
     __slots__ = (
-        "_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "refusal", "replicated",
+        "_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "refusal",
+        "replicated",
     )  # fmt: skip
 
     def __init__(self) -> None:

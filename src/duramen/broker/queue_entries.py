@@ -50,8 +50,8 @@ def _problem(key: bytes | None, shard: int, shards: int) -> str:
     if right == shard:
         return ""
     return (
-        f"the queue {key[:40].decode(errors='replace')} is in partition {right}, not {shard}: let the producer choose the"
-        " partition as Java's does; librdkafka needs partitioner=murmur2_random"
+        f"the queue {key[:40].decode(errors='replace')} is in partition {right}, not {shard}: let the producer choose"
+        " the partition as Java's does; librdkafka needs partitioner=murmur2_random"
     )
 
 
