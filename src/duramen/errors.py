@@ -10,6 +10,7 @@ stream-not-found
 """
 
 from duramen.base.errors import (
+    AccountNotFound,
     BatchCorrupt,
     BatchInvalid,
     BatchTooLarge,
@@ -19,11 +20,13 @@ from duramen.base.errors import (
     DeletionRefused,
     DependencyMissing,
     DuramenError,
+    GlobInvalid,
     GroupFull,
     GroupIdInvalid,
     GroupNotEmpty,
     GroupNotFound,
     InconsistentProtocol,
+    InputInvalid,
     InventoryNameInvalid,
     InventoryPositionLost,
     LogDamaged,
@@ -70,6 +73,7 @@ from duramen.base.errors import (
     TenantNotFound,
     TimestampInvalid,
     TopicAliasCycle,
+    TopicAliasDangling,
     TopicBusy,
     TopicExists,
     TopicHasAliases,
@@ -80,6 +84,7 @@ from duramen.base.errors import (
 )
 
 __all__ = [
+    "AccountNotFound",
     "BatchCorrupt",
     "BatchInvalid",
     "BatchTooLarge",
@@ -89,11 +94,13 @@ __all__ = [
     "DeletionRefused",
     "DependencyMissing",
     "DuramenError",
+    "GlobInvalid",
     "GroupFull",
     "GroupIdInvalid",
     "GroupNotEmpty",
     "GroupNotFound",
     "InconsistentProtocol",
+    "InputInvalid",
     "InventoryNameInvalid",
     "InventoryPositionLost",
     "LogDamaged",
@@ -140,6 +147,7 @@ __all__ = [
     "TenantNotFound",
     "TimestampInvalid",
     "TopicAliasCycle",
+    "TopicAliasDangling",
     "TopicBusy",
     "TopicExists",
     "TopicHasAliases",

@@ -60,6 +60,13 @@ def test_the_first_source_that_has_a_value_wins() -> None:
         ("insecure", "perhaps", "insecure: 'perhaps' does not fit; it must be true or false"),
         ("data.dir", 5, "data.dir: 5 does not fit; it must be text"),
         ("data.dir", "x" * 1000, None),
+        ("inventory.account", "", "inventory.account: '' does not fit; it must be 1 to 63 of"),
+        ("inventory.account", "a/b", "inventory.account: 'a/b' does not fit"),
+        ("inventory.account", "team-1", None),
+        ("inventory.metadata.namespace", "acme", "'acme' does not fit; it must be TENANT/NAMESPACE"),
+        ("inventory.metadata.namespace", "a/b/c", "'a/b/c' does not fit"),
+        ("inventory.metadata.namespace", "a/b", None),
+        ("inventory.metadata.namespace", "", None),
     ],
 )
 def test_wrong_values(name: str, value: object, said: str | None) -> None:

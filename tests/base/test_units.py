@@ -24,7 +24,7 @@ def test_times(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "1 x", "1e3", "--1", "1 2", "MiB", "½", "٣", "9" * 400, "9" * 400 + ".5", "9" * 5000]
+    "text", ["", "x", "1.5", "1 x", "1e3", "--1", "1 2", "MiB", "½", "٣", "9" * 400, "9" * 400 + ".5", "9" * 5000]
 )
 def test_what_is_neither(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number of bytes"):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
+    "AccountNotFound",
     "AnswerTypeUnavailable",
     "AssignorUnknown",
     "BatchCorrupt",
@@ -39,6 +40,7 @@ __all__ = [
     "FencedInstance",
     "FencedLeaderEpoch",
     "FencedMemberEpoch",
+    "GlobInvalid",
     "GroupFull",
     "GroupIdInvalid",
     "GroupNotAuthorized",
@@ -51,6 +53,7 @@ __all__ = [
     "InputInvalid",
     "InventoryNameInvalid",
     "InventoryPositionLost",
+    "InventoryTopicRefused",
     "KeyedTransactionRefused",
     "LeaderUnavailable",
     "LogDamaged",
@@ -58,6 +61,7 @@ __all__ = [
     "MethodNotAllowed",
     "NameInvalid",
     "NameNotResolved",
+    "NameReserved",
     "NamespaceExists",
     "NamespaceNotFound",
     "NatsProtocolInvalid",
@@ -149,6 +153,7 @@ __all__ = [
     "TenantNotFound",
     "TimestampInvalid",
     "TopicAliasCycle",
+    "TopicAliasDangling",
     "TopicBusy",
     "TopicExists",
     "TopicHasAliases",
@@ -363,12 +368,12 @@ class DeletionRefused(DuramenError):
 
 
 class InputInvalid(DuramenError):
-    """A line of the input is not a record in the selected format, or has no name; the message names the line."""
+    """A line or a row of the input is not a record in the selected format, or has no name; the message names it."""
 
     id = "input-invalid"
     safe = (
         "`duramen produce` has written the records of earlier lines, and not that line and later ones;"
-        " `duramen topic create` creates the topics of all other lines."
+        " a bulk creation creates the topics of all other lines and rows."
     )
     remedy = "Fix the line and continue from it, or choose another `--format`."
 
@@ -674,6 +679,17 @@ class QueueTopicRefused(DuramenError):
     remedy = "Change the queue space, or change the queue through the API of queues; transactions need a stream."
 
 
+class InventoryTopicRefused(QueueTopicRefused):
+    """A request is not supported on a topic of the inventory, because it is not a stream."""
+
+    id = "inventory-topic-refused"
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = (
+        "Use `duramen topic` with TENANT/NAMESPACE/TOPIC, or `duramen policy set` instead of configs; transactions need"
+        " a stream."
+    )
+
+
 class QueueTransactionRefused(DuramenError):
     """A producer sent a transactional batch to a queue space, which does not support transactions."""
 
@@ -940,6 +956,14 @@ class NameInvalid(DuramenError):
     remedy = "Use letters, digits, `.`, `_` and `-`, at most 249 characters, and no leading `__`."
 
 
+class NameReserved(NameInvalid):
+    """A stream cannot have this name: it is that of a topic of the inventory, since its first part names a tenant."""
+
+    id = "name-reserved"
+    safe = "Nothing was created."
+    remedy = "Create the topic with `duramen topic create TENANT/NAMESPACE/TOPIC`, or choose another first part."
+
+
 class SubjectInvalid(DuramenError):
     """A NATS subject is malformed or may not be bound."""
 
@@ -1073,11 +1097,19 @@ class AssignorUnknown(DuramenError):
 
 
 class PatternInvalid(DuramenError):
-    """The regular expression of a subscription is not valid in RE2."""
+    """The regular expression of a subscription or of a search is not valid in RE2."""
 
     id = "pattern-invalid"
-    safe = "The member did not join; the others continue."
+    safe = "Nothing was read. A member with such a subscription did not join its group; the others continue."
     remedy = "Correct the expression; https://github.com/google/re2/wiki/Syntax has the syntax."
+
+
+class GlobInvalid(PatternInvalid):
+    """The glob of a search is not valid."""
+
+    id = "glob-invalid"
+    safe = "Nothing was read."
+    remedy = "Use `*`, `?`, `[abc]`, `[a-z]` and `[!abc]`; `[*]`, `[?]` and `[[]` are the characters themselves."
 
 
 class VersionTooOld(DuramenError):
@@ -1200,12 +1232,20 @@ class NotCoordinator(DuramenError):
     remedy = "Find the coordinator again; clients do so automatically."
 
 
+class AccountNotFound(DuramenError):
+    """There is no account with that name: no tenant and no policy is in it."""
+
+    id = "account-not-found"
+    safe = "Nothing was done; a retry gives the same answer until a tenant is created in the account."
+    remedy = "Correct the name: `duramen account list` shows them."
+
+
 class InventoryNameInvalid(DuramenError):
-    """A tenant, a namespace or a topic of the inventory cannot have this name, or these labels."""
+    """An account, a tenant, a namespace or a topic of the inventory cannot have this name, or these labels."""
 
     id = "inventory-name-invalid"
     safe = "Nothing was created for this name; a bulk request created the other names. A retry gives the same answer."
-    remedy = "Correct the name as the message says."
+    remedy = "Correct the name or the labels as the message says."
 
 
 class InventoryPositionLost(DuramenError):
@@ -1320,6 +1360,14 @@ class TopicNotFound(DuramenError):
     remedy = "Search the namespace with `duramen topic search`, or look the topic up by its id."
 
 
+class TopicAliasDangling(TopicNotFound):
+    """The name is an alias whose topic was deleted together with the topic's namespace."""
+
+    id = "topic-alias-dangling"
+    safe = "Nothing was done; a retry gives the same answer."
+    remedy = "Delete the alias with `duramen topic delete`; its name is free then."
+
+
 class BytesQuotaExceeded(DuramenError):
     """The topics of a namespace, its tenant or its account store as many bytes as the policy `quota.bytes` allows."""
 
@@ -1397,7 +1445,7 @@ class BodyTooLarge(DuramenError):
 
     id = "body-too-large"
     safe = "Nothing was done."
-    remedy = "Send fewer records in a request."
+    remedy = "Send fewer entries in a request. Bodies of NDJSON and Arrow for bulk creation have no limit."
 
 
 class AnswerTypeUnavailable(DuramenError):
@@ -1409,7 +1457,7 @@ class AnswerTypeUnavailable(DuramenError):
 
 
 class BodyTypeUnsupported(DuramenError):
-    """The body of an HTTP request is not declared as JSON."""
+    """The body of an HTTP request is not declared as JSON or as another type that the path supports."""
 
     id = "body-type-unsupported"
     safe = "Nothing was done."

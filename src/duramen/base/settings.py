@@ -71,8 +71,8 @@ class Setting:
     dynamic. `broker_default` names the broker setting that is the default of a stream setting. `without_effect` is the
     reason why a setting of Kafka is accepted without effect; `idle_with` is the same for streams of some durabilities.
     A `list` has items from `choices`, or items that match the regular expression `item`, which `example` shows to
-    users. `only` are the supported values if Kafka has more. `kafka_default` is Kafka's default if it differs, and
-    `deviation` the reason.
+    users; a `text` with `item` matches that as a whole. `only` are the supported values if Kafka has more.
+    `kafka_default` is Kafka's default if it differs, and `deviation` the reason.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Setting:
             what = "any of " + ", ".join(self.choices) if self.choices else self.example
             return what + ", comma-separated"
         if self.kind == "text":
-            return "text"
+            return self.example if self.item else "text"
         what = _EXAMPLES.get(self.unit, "a whole number" if self.kind == "integer" else "a number")
         bounds = []
         if self.minimum is not None:
@@ -171,6 +171,8 @@ def check(setting: Setting, value: object) -> Value:
             converted = _choice(setting, str(converted))
         elif setting.kind == "list":
             converted = _list(setting, str(converted))
+        elif setting.kind == "text" and setting.item and not re.fullmatch(setting.item, str(converted)):
+            raise ValueError(converted)
         if setting.only and converted not in setting.only:
             raise ValueError(converted)
     except (ValueError, msgspec.ValidationError):

@@ -37,6 +37,8 @@ def _parse(text: str, factors: dict[str, int], example: str) -> int:
     number, factor = match[1], factors[match[2].lower()]
     if "." not in number:
         return int(number) * factor
+    if factor == 1 and float(number) % 1:
+        raise ValueError(f"expected {example}")
     return round(float(number) * factor)
 
 

@@ -181,7 +181,9 @@ class BrokerCluster:
         if topic is None:
             topic = self.topics([name]).get(name)
         if topic is None:
-            raise StreamNotFound(f"there is no stream {name}")
+            tenant, namespace, rest = (*name.split(".", 2), "", "")[:3]
+            known = f", and no topic {tenant}/{namespace}/{rest} of a tenant" if rest else ""
+            raise StreamNotFound(f"there is no stream {name}{known}")
         return topic
 
     def leader(self, at: TopicPartition) -> int:

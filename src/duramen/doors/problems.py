@@ -47,6 +47,7 @@ class Problem(msgspec.Struct):
 
 
 STATUS: Final[Mapping[type[DuramenError], int]] = {
+    errors.AccountNotFound: 404,
     errors.AnswerTypeUnavailable: 406,
     errors.BatchTooLarge: 413,
     errors.BodyTooLarge: 413,
@@ -112,6 +113,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.TenantExists: 409,
     errors.TenantNotFound: 404,
     errors.TopicAliasCycle: 409,
+    errors.TopicAliasDangling: 404,
     errors.TopicBusy: 409,
     errors.TopicExists: 409,
     errors.TopicHasAliases: 409,

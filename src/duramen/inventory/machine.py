@@ -316,7 +316,7 @@ class TopicShardState:
         kind = command.kind
         if row.flags & ALIAS:
             if kind != "delete":
-                raise TopicIsAlias(f"{command.name.decode()} is an alias: change its topic instead")
+                raise TopicIsAlias(f"{command.name.decode()} is an alias")
             kind = "unalias"
         if kind == "move" and (command.to_namespace, command.to_name) == (command.namespace, command.name):
             raise TopicExists(f"the topic is called {command.name.decode()} already")
@@ -396,7 +396,7 @@ class TopicShardState:
         self._check_origin(now, command.origin)
         first, end = alias_key(command.sequence), alias_end(command.sequence)
         if next(rows.scan(first, end), None) is not None:
-            raise TopicHasAliases("the topic has aliases: delete these first")
+            raise TopicHasAliases("the topic has aliases")
         return [TopicPlaced(command.sequence, 0, None, 0, None, *command.origin)], None
 
     def _check_origin(self, now: Place, origin: Place) -> None:

@@ -11,6 +11,7 @@ from operator import lt
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from duramen.base.catalogue.inventory import NAME
 from duramen.base.errors import DuramenError, InventoryNameInvalid
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "NamedProblem",
     "TopicPath",
     "by_shard",
+    "check_account_name",
     "check_namespace_name",
     "check_tenant_name",
     "check_topic_name",
@@ -29,7 +31,7 @@ __all__ = [
 
 LONGEST_PART: Final = 63
 LONGEST_TOPIC_BYTES: Final = 121
-_PART: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_PART: Final = re.compile(NAME)
 
 
 class TopicPath(NamedTuple):
@@ -62,22 +64,27 @@ class NamedProblem(NamedTuple):
 
 
 def _check_part(kind: str, name: str) -> str:
-    if _PART.fullmatch(name) is None or name.startswith("__"):
+    if _PART.fullmatch(name) is None:
         raise InventoryNameInvalid(
-            f"{name[:80]!r} is no name of a {kind}: it must be 1 to {LONGEST_PART} of a-z, A-Z, 0-9, - and _, and not"
+            f"{name[:80]!r} is no name of {kind}: it must be 1 to {LONGEST_PART} of a-z, A-Z, 0-9, - and _, and not"
             " begin with __"
         )
     return name
 
 
+def check_account_name(name: str) -> str:
+    """The name of an account. Raises InventoryNameInvalid."""
+    return _check_part("an account", name)
+
+
 def check_tenant_name(name: str) -> str:
     """The name of a tenant. Raises InventoryNameInvalid."""
-    return _check_part("tenant", name)
+    return _check_part("a tenant", name)
 
 
 def check_namespace_name(name: str) -> str:
     """The name of a namespace. Raises InventoryNameInvalid."""
-    return _check_part("namespace", name)
+    return _check_part("a namespace", name)
 
 
 def check_topic_name(name: str) -> bytes:

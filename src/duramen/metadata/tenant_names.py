@@ -8,7 +8,7 @@ from typing import Final
 
 from duramen.base.catalogue.keyed import LIVE_TOPIC
 from duramen.base.catalogue.queues import TOPIC_PREFIX
-from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, RequestInvalid
+from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameReserved, RequestInvalid
 from duramen.metadata.events import TenantNameReserved
 from duramen.metadata.features import MetadataFeature
 from duramen.metadata.state import ControllerState
@@ -75,12 +75,12 @@ def _meet(prefix: str, tenant: str) -> bool:
 
 
 def check_tenants(state: ControllerState, name: str, config: Mapping[str, str]) -> None:
-    """Raise NameInvalid or ConfigInvalid if a stream with that config would have names of a tenant's topics."""
+    """Raise NameReserved or ConfigInvalid if a stream with that config would have names of a tenant's topics."""
     for what, shown in _names(name, config):
         tenant = shown.partition(".")[0]
         if shown.count(".") >= _DOTS and state.is_tenant(tenant):
-            kind = NameInvalid if shown == name else ConfigInvalid
-            raise kind(f"{what} names one of the inventory's topics, since {tenant} is a tenant")
+            kind = NameReserved if shown == name else ConfigInvalid
+            raise kind(f"{what} is the name of a topic of the inventory, since {tenant} is a tenant")
     prefix = config.get(TOPIC_PREFIX, "")
     for _, tenant in state.tenant_names if prefix else ():
         if _meet(prefix, tenant):
@@ -88,6 +88,6 @@ def check_tenants(state: ControllerState, name: str, config: Mapping[str, str]) 
 
 
 def _names(name: str, config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield f"the name {name}", name
+    yield name, name
     if config.get(LIVE_TOPIC):
         yield f"{LIVE_TOPIC}={config[LIVE_TOPIC]}", config[LIVE_TOPIC]

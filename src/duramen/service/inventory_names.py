@@ -7,7 +7,14 @@ from uuid import UUID
 
 from duramen.base.catalogue.keyed import LIVE_TOPIC
 from duramen.base.catalogue.queues import TOPIC_PREFIX
-from duramen.base.errors import ConfigInvalid, DuramenError, InventoryNameInvalid, NameInvalid, StreamNotFound
+from duramen.base.errors import (
+    ConfigInvalid,
+    DuramenError,
+    InventoryNameInvalid,
+    NameInvalid,
+    NameReserved,
+    StreamNotFound,
+)
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.partitioner import partition_of
@@ -59,14 +66,14 @@ def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
 
 
 def check_wish(inventory: Inventory, account: str, wish: Definition) -> None:
-    """Raise NameInvalid if a stream has the name of a tenant's topic, ConfigInvalid if its queues would.
+    """Raise NameReserved if a stream has the name of a tenant's topic, ConfigInvalid if its queues would.
 
     CoordinatorLoading if that is not known yet.
     """
     if inventory.may_name(account, wish.name):
         tenant = wish.name.split(".")[0]
         inventory.tenant(account, tenant)  # raises where tenants are still being read
-        raise NameInvalid(f"the name {wish.name} is one of the inventory's topics, since {tenant} is a tenant")
+        raise NameReserved(f"{wish.name} is the name of a topic of the inventory, since {tenant} is a tenant")
     check_config(inventory, account, wish.config)
 
 
@@ -76,7 +83,7 @@ def check_config(inventory: Inventory, account: str, config: Mapping[str, str | 
     if live and inventory.may_name(account, live):
         tenant = live.split(".")[0]
         inventory.tenant(account, tenant)  # raises where tenants are still being read
-        raise ConfigInvalid(f"{LIVE_TOPIC}={live} is one of the inventory's topics, since {tenant} is a tenant")
+        raise ConfigInvalid(f"{LIVE_TOPIC}={live} is the name of a topic of the inventory, since {tenant} is a tenant")
     _check_prefix(inventory, account, config.get(TOPIC_PREFIX) or "")
 
 

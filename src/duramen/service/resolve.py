@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 from uuid import UUID
 
-from duramen.base.errors import DuramenError, QueueTopicRefused, StreamNotFound
+from duramen.base.errors import DuramenError, InventoryTopicRefused, QueueTopicRefused, StreamNotFound
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.service.light_places import LightPlace
 from duramen.service.light_topics import LightTopic, LightTopics
@@ -171,10 +171,10 @@ class ResolvedTopics:
     def error(self, key: TopicKey) -> DuramenError:
         """Why `find` does not find it."""
         light = self.light(key)
+        if light is not None and light.stored_as != light.name:
+            return InventoryTopicRefused(f"{light.name} is a topic of the inventory, not a stream")
         if light is not None:
-            return QueueTopicRefused(
-                f"{light.name} is the topic of a queue, which is no stream: that is not done on it"
-            )
+            return QueueTopicRefused(f"{light.name} is the topic of a queue, not a stream")
         return self._errors.get(key) or StreamNotFound(f"there is no stream {key}")
 
     def get(self, key: TopicKey) -> Topic:

@@ -126,18 +126,22 @@ def test_names_lead_to_topics_as_they_are_now(node: NodeProcess, tenant: str, ad
         by_id = asking.ask(ApiKey.METADATA, 12, {"topics": [{"name": None, "topic_id": found[1][1]}]})
         assert [topic["name"] for topic in by_id["topics"]] == [new]
         assert metadata(*(f"{tenant}.prod.none-{number}" for number in range(50))) == [unknown] * 50
-    with pytest.raises(KafkaException):
-        admin.create_topics([NewTopic(f"{tenant}.x.y", 1)])[f"{tenant}.x.y"].result(30)
+    for taken, code in ((f"{tenant}.x.y", "TOPIC_EXCEPTION"), (new, "TOPIC_ALREADY_EXISTS")):
+        for checked in (True, False):
+            with pytest.raises(KafkaException, match=code):
+                admin.create_topics([NewTopic(taken, 1)], validate_only=checked)[taken].result(30)
     admin.create_topics([NewTopic(f"{tenant}.x", 1)])[f"{tenant}.x"].result(30)
     space = NewTopic(f"{tenant}-space", 1, config={"kind": "queues", "queue.topic.prefix": f"{tenant}.q."})
     with pytest.raises(KafkaException):
         admin.create_topics([space])[f"{tenant}-space"].result(30)
     keyed = NewTopic(f"{tenant}-keyed", 1, config={"keyed": "true", "keyed.live.topic": f"{tenant}.x.live"})
-    with pytest.raises(KafkaException, match=f"keyed.live.topic={tenant}.x.live is one of the inventory's topics"):
+    with pytest.raises(
+        KafkaException, match=f"keyed.live.topic={tenant}.x.live is the name of a topic of the inventory"
+    ):
         admin.create_topics([keyed])[f"{tenant}-keyed"].result(30)
     with duramen.connect(node.http) as client:
         client.streams.create(f"{tenant}-keyed", config={"keyed": True})
-        with pytest.raises(duramen.errors.ConfigInvalid, match="is one of the inventory's topics"):
+        with pytest.raises(duramen.errors.ConfigInvalid, match="is the name of a topic of the inventory"):
             client.streams.alter(f"{tenant}-keyed", config={"keyed.live.topic": f"{tenant}.x.live"})
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "DEFAULT_ACCOUNT",
     "DURABILITY",
     "LEVELS",
+    "NAME",
     "NAMESPACE",
     "NODE_SETTINGS",
     "POLICIES",
@@ -24,6 +25,9 @@ __all__ = [
 ]
 
 DEFAULT_ACCOUNT: Final = "default"
+NAME: Final = "(?!__)[A-Za-z0-9_-]{1,63}"
+"""The regular expression of names of accounts, tenants and namespaces."""
+_NAME_EXAMPLE: Final = "1 to 63 of a-z, A-Z, 0-9, - and _, not beginning with __"
 _MOST_SHARDS: Final = 1024
 _NO_BOUND: Final = (1 << 63) - 1
 
@@ -57,10 +61,12 @@ class Policy(NamedTuple):
 # fmt: off
 NODE_SETTINGS: Final = (
     Setting("inventory.account", "text", DEFAULT_ACCOUNT,
-            "The account of requests that name none, and of the topics that Kafka clients name."),
+            "The account of requests that name none, and of the topics that Kafka clients name.",
+            item=NAME, example=_NAME_EXAMPLE),
     Setting("inventory.metadata.namespace", "text", "",
             "TENANT/NAMESPACE: Kafka's Metadata lists the first 10,000 topics of this namespace beside the streams, so "
-            "that consumers that match patterns themselves see them. Empty: none."),
+            "that consumers that match patterns themselves see them. Empty: none.",
+            item=f"(?:{NAME}/{NAME})?", example=f"TENANT/NAMESPACE, each {_NAME_EXAMPLE}, or empty"),
     Setting("inventory.shards", "integer", 4,
             "The number of shards of the inventory of topics; fixed when the first tenant is created.",
             minimum=1, maximum=_MOST_SHARDS),

@@ -69,7 +69,7 @@ async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesRequest) -> Po
 _READING: Final = (errors.CoordinatorLoading, errors.NotCoordinator, errors.RequestInvalid)
 _WRITING: Final = (
     *_READING, errors.NodeStopping, errors.StorageFailed, errors.StorageFull, errors.PolicyInvalid,
-    errors.PolicyNotEffective, errors.RequestInvalid,
+    errors.PolicyNotEffective, errors.InventoryNameInvalid,
 )  # fmt: skip
 _TENANT: Final = (errors.TenantNotFound,)
 _NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)

@@ -79,7 +79,7 @@ ROUTES = (
         AdmissionRules(topics_named(Operation.CREATE, _created, Refuses.REQUEST, _CREATE_IN_CLUSTER), names=_created),
         "Create a queue space; 200 instead of 201 if it already exists with the same definition",
         (
-            errors.NameInvalid, errors.StreamExists, errors.StreamDiffers, errors.ConfigInvalid,
+            errors.NameInvalid, errors.NameReserved, errors.StreamExists, errors.StreamDiffers, errors.ConfigInvalid,
             errors.PartitionsInvalid, *_WRITING,
         ),
         (201, 200), by_body=True,

@@ -237,7 +237,13 @@ async def _delete(call: Call) -> None:
 
 _WRITING: Final = (errors.NodeStopping, errors.StorageFull, errors.StorageFailed)
 _DEFINING: Final = (errors.ConfigInvalid, errors.PartitionsInvalid)
-_NAMING: Final = (errors.NameInvalid, errors.SubjectInvalid, errors.StreamExists, errors.StreamDiffers)
+_NAMING: Final = (
+    errors.NameInvalid,
+    errors.NameReserved,
+    errors.SubjectInvalid,
+    errors.StreamExists,
+    errors.StreamDiffers,
+)
 
 ROUTES = (
     HttpRoute(

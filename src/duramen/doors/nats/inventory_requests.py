@@ -30,7 +30,8 @@ class NatsInventory(NatsRequests):
     async def run(self, subject: bytes, instance: str, payload: bytes | None) -> object:
         """As of `NatsRequests`."""
         if instance.removeprefix(INVENTORY_PREFIX.decode()) != "changes":
-            raise RequestInvalid(f"{subject[:200]!r} does not fit: the subject is {INVENTORY_PREFIX.decode()}changes")
+            unknown = subject[:200].decode(errors="replace")
+            raise RequestInvalid(f"{unknown} does not fit: the subject is {INVENTORY_PREFIX.decode()}changes")
         wish = wish_of(payload, ChangesRequest)
         future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
         self._service.admit(ANONYMOUS, INVENTORY_CHANGES, (), future.set_result)

@@ -6,7 +6,15 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from duramen.base.errors import ConfigInvalid, DuramenError, ReplicaAssignmentInvalid, RequestInvalid, StreamNotFound
+from duramen.base.errors import (
+    ConfigInvalid,
+    DuramenError,
+    NameReserved,
+    ReplicaAssignmentInvalid,
+    RequestInvalid,
+    StreamExists,
+    StreamNotFound,
+)
 from duramen.broker.min_in_sync import config_entries
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
@@ -96,18 +104,15 @@ def _assignment(assignments: Sequence[Message]) -> Assignment:
 def _created(
     context: Context, name: str, put: Callable[[Message], None], only_checked: bool, error: DuramenError | None
 ) -> None:
-    answer: dict[str, Any] = {
-        "name": name,
-        "error_code": error_code(error),
-        "error_message": None if error is None else str(error),
-        "configs": [],
-    }
-    if error is not None or only_checked:
+    answer: dict[str, Any] = {"name": name, "configs": []} | _outcome(error)
+    if (error is not None and not isinstance(error, NameReserved)) or (error is None and only_checked):
         put(answer)
         return
 
     def found(topics: Found) -> None:
         stream = stream_in(topics, name)
+        if name in topics and stream is None:
+            answer.update(_outcome(StreamExists(f"{name} exists: it is a topic of the inventory")))
         if stream is not None:
             entries = config_entries(context.broker.metadata_state, stream)
             answer.update(
@@ -119,6 +124,10 @@ def _created(
         put(answer)
 
     context.service.resolver.resolve([name], found)
+
+
+def _outcome(error: DuramenError | None) -> Message:
+    return {"error_code": error_code(error), "error_message": None if error is None else str(error)}
 
 
 def _config(config: DescribedConfig) -> Message:
@@ -175,7 +184,7 @@ def _refuse(put: Callable[[Message], None], answer: Message, code: ErrorCode, wh
 
 
 def _deleted(put: Callable[[Message], None], answer: Message, error: DuramenError | None) -> None:
-    put(answer | {"error_code": error_code(error), "error_message": None if error is None else str(error)})
+    put(answer | _outcome(error))
 
 
 # -- partitions ---------------------------------------------------------------------------------------
@@ -214,4 +223,4 @@ def _growth(context: Context, topics: ResolvedTopics, topic: Message) -> Assignm
 
 
 def _grown(put: Callable[[Message], None], name: str, error: DuramenError | None) -> None:
-    put({"name": name, "error_code": error_code(error), "error_message": None if error is None else str(error)})
+    put({"name": name} | _outcome(error))
