@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Self
+from typing import IO, Any, Self
 
 from pyarrow import NativeFile, RecordBatch, Schema, Table
 
@@ -48,7 +48,7 @@ class FileMetaData:
 class ParquetFile:
     schema_arrow: Schema
     metadata: FileMetaData
-    def __init__(self, source: NativeFile | BinaryIO | str) -> None: ...
+    def __init__(self, source: NativeFile | IO[bytes] | str) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -21,6 +21,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("duramen.cli.serve", "Start a node."),
     "config": ("duramen.cli.config", "Show a node's settings and their sources; check a settings file."),
     "stream": ("duramen.cli.streams.stream", "Create, list, describe, change and delete streams."),
+    "account": ("duramen.cli.inventory.account", "Accounts of the inventory: owners of tenants."),
     "tenant": ("duramen.cli.inventory.tenant", "Tenants of the inventory: owners of namespaces."),
     "namespace": ("duramen.cli.inventory.namespace", "Namespaces of the inventory: sets of topics."),
     "topic": (

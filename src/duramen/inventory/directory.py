@@ -32,7 +32,7 @@ from duramen.inventory.events import (
     TenantPut,
     TenantRemoved,
 )
-from duramen.inventory.names import check_namespace_name, check_tenant_name
+from duramen.inventory.names import check_account_name, check_namespace_name, check_tenant_name
 from duramen.inventory.policies import PolicyChange, PolicyScope, PolicyTable, changed_policies, check_policies
 from duramen.inventory.rows import (
     NEXT_IDS_KEY,
@@ -237,6 +237,11 @@ class Directory:
         for at in range(bisect_left(names, first), len(names)):
             yield self._namespaces[self._namespace_ids[tenant, names[at]]]
 
+    def accounts(self) -> list[str]:
+        """The accounts that have tenants or policies, by name."""
+        with_policies = (put.account for put in self.policies.every() if put.level == ACCOUNT)
+        return sorted({*with_policies, *(account for account, names in self._tenant_names.items() if names)})
+
     def every_tenant(self) -> list[TenantPut]:
         """The tenants of all accounts."""
         return [*self._tenants.values()]
@@ -248,6 +253,14 @@ class Directory:
     def bound(self) -> Iterator[NamespacePut]:
         """Namespaces with subjects."""
         return (one for one in self._bound.values() if one.tenant in self._tenants)
+
+    def count_tenants(self, account: str) -> int:
+        """The number of tenants of an account."""
+        return len(self._tenant_names.get(account, ()))
+
+    def count_namespaces(self, tenant: int) -> int:
+        """The number of namespaces of a tenant."""
+        return len(self._namespace_names.get(tenant, ()))
 
     def has_tenant(self, account: str, name: str) -> bool:
         """Whether an account has a tenant of that name."""
@@ -289,6 +302,7 @@ class Directory:
         there = self._tenant_ids.get((command.account, command.name))
         if there is not None:
             return (), (self._tenants[there], False)
+        check_account_name(command.account)
         event = TenantPut(
             self._next_ids[0], command.account, command.name, command.now_ms, check_labels(command.labels)
         )
@@ -342,6 +356,8 @@ class Directory:
         if scope.level == NAMESPACE and self.namespace_by_id(scope.id) is None:
             raise NamespaceNotFound("the namespace was deleted")
         own = self.policies.own(scope)
+        if scope.level == ACCOUNT and not own:
+            check_account_name(scope.account)
         new = changed_policies(own, check_policies(scope.level, command.changes))
         return ([] if new == own else [PoliciesPut(scope.level, scope.account, scope.id, new)]), new
 

@@ -57,6 +57,14 @@ class InventoryRows:
         value = value_of_name(self._shards[shard], namespace, name)
         return None if value is None else self._counted(namespace, name, name_row(value, shard))
 
+    def is_dangling(self, namespace: int, name: bytes) -> bool:
+        """Whether a name that resolves to no topic is an alias: then its topic's namespace was deleted."""
+        shard = shard_of(namespace, name, len(self._shards))
+        value = value_of_name(self._shards[shard], namespace, name)
+        if value is None or not name_row(value, shard).flags & ALIAS:
+            return False
+        return self._shards[shard].get(pending_key(namespace, name)) is None
+
     def find_many(self, namespace: int, names: Sequence[bytes]) -> list[TopicName | None]:
         """The topics that names resolve to, in order; None without one."""
         return self.find_all([(namespace, name) for name in names])

@@ -10,21 +10,51 @@ from zlib import crc32
 
 import msgspec
 
-from duramen.base.errors import PageTokenInvalid, PatternInvalid, RequestInvalid
+from duramen.base.catalogue.inventory import POLICIES, TOPIC
+from duramen.base.errors import GlobInvalid, PageTokenInvalid, PatternInvalid, RequestInvalid
 from duramen.base.patterns import match_range, pattern_of
+from duramen.inventory.events import Labels, Policies
+from duramen.inventory.ids import TopicKey, durability_of_sequence
 
-__all__ = ["PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
+__all__ = ["ALIAS", "PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
+
+ALIAS: Final = "alias"
+"""The kind of a name that is not its topic's own; `TOPIC` is the other."""
 
 _GLOB: Final = frozenset("*?[")
 _META: Final = frozenset("\\.+*?()|[]{}^$")
 
 
 class TopicQuery(NamedTuple):
-    """Names that start with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names."""
+    """Names that start with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names.
+
+    The others are filters, empty: all. `label` is KEY or KEY=VALUE of a tenant or a namespace, and of the namespace or
+    the tenant of a topic. Of topics: `kind` is `topic` or `alias`; `durability`; and `policy`, one that is set on the
+    topic itself.
+    """
 
     prefix: str = ""
     glob: str = ""
     pattern: str = ""
+    label: str = ""
+    kind: str = ""
+    durability: str = ""
+    policy: str = ""
+
+    def has_label(self, *labels: Labels) -> bool:
+        """Whether one of these has the label."""
+        if not self.label:
+            return True
+        key, equals, value = self.label.partition("=")
+        return any(key in one and (not equals or one[key] == value) for one in labels)
+
+    def takes(self, key: TopicKey, own: Callable[[TopicKey], Policies], *, alias: bool) -> bool:
+        """Whether a topic passes the filters; `own` reads its own policies."""
+        if self.kind and alias != (self.kind == ALIAS):
+            return False
+        if self.durability and durability_of_sequence(key.sequence) != self.durability:
+            return False
+        return not self.policy or self.policy in own(key)
 
     def bounds(self) -> tuple[bytes, bytes | None]:
         """Every match is at or after the first of these, and before the second. Raises PatternInvalid."""
@@ -72,13 +102,13 @@ def _glob_matcher(glob: str) -> Callable[[str], bool]:
         return pattern_of(pattern)
     except PatternInvalid:
         why = "[...] has characters, and ranges from a lower to a higher one"
-        raise PatternInvalid(f"{glob!r} is no glob: {why}") from None
+        raise GlobInvalid(f"{glob!r} is no glob: {why}") from None
 
 
 def _glob_pattern(glob: str) -> str:
     """A glob as RE2: `*` any characters, `?` one, `[...]` one of these, `[!...]` one of none of these.
 
-    Raises PatternInvalid if a `[` is not closed.
+    Raises GlobInvalid if a `[` is not closed.
     """
     parts, at = list[str](), 0
     while at < len(glob):
@@ -95,7 +125,7 @@ def _glob_pattern(glob: str) -> str:
             parts.append(f"[{'^' if negated else ''}{inside.replace('^', chr(92) + '^')}]")
             at = close
         elif character == "[":
-            raise PatternInvalid(f"{glob!r} is no glob: no ] closes the [ at character {at + 1}; [[] is a [ itself")
+            raise GlobInvalid(f"{glob!r} is no glob: no ] closes the [ at character {at + 1}")
         else:
             parts.append("\\" + character if character in _META else character)
         at += 1
@@ -139,7 +169,10 @@ def read_token(text: str, scope: str, query: TopicQuery) -> PageToken:
 
 
 def check_query(query: TopicQuery) -> None:
-    """Raise RequestInvalid or PatternInvalid for an invalid query."""
+    """Raise RequestInvalid GlobInvalid or PatternInvalid for an invalid query."""
     if max(map(len, query)) > 1000:
-        raise RequestInvalid("a prefix, a glob and a pattern have 1000 characters at most")
+        raise RequestInvalid("a prefix, a glob, a pattern and a label have 1000 characters at most")
+    if query.policy and (query.policy not in POLICIES or TOPIC not in POLICIES[query.policy].levels):
+        named = ", ".join(name for name, policy in sorted(POLICIES.items()) if TOPIC in policy.levels)
+        raise RequestInvalid(f"{query.policy[:80]} is no policy that a topic can have: {named}")
     query.matcher()

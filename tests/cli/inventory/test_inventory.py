@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from tests.cli.command import Run
 
 
@@ -35,9 +37,29 @@ def test_topics_are_created_from_a_file_and_what_fails_is_named(duramen: Run, te
     assert f"Namespace {tenant}/prod: 30,000 topics" in duramen("namespace", "describe", f"{tenant}/prod").out
 
 
+def test_topics_are_created_from_columns_of_files(duramen: Run, tenant: str, tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2, 3, 4], "name": ["a", "b", None, "c"]})
+    with (tmp_path / "stream.arrows").open("wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    with pa.ipc.new_file(str(tmp_path / "file.arrow"), table.schema) as file:
+        file.write_table(table, max_chunksize=1)
+    parquet.write_table(table, str(tmp_path / "file.parquet"))
+    created = {
+        "stream.arrows": "3 topics created.",
+        "file.arrow": "3 already exist.",
+        "file.parquet": "3 already exist.",
+    }
+    for name, there in created.items():
+        made = duramen("topic", "create", f"{tenant}/dev", "--file", str(tmp_path / name))
+        assert (made.code, there in made.out, "row 3 has no name" in made.err) == (1, True, True)
+    (tmp_path / "wrong.parquet").write_bytes(b"PAR0")
+    wrong = duramen("topic", "create", f"{tenant}/dev", "--file", str(tmp_path / "wrong.parquet"))
+    assert (wrong.code, "wrong.parquet cannot be read" in wrong.err, "[input-invalid]" in wrong.err) == (1, True, True)
+
+
 def test_topics_are_found_renamed_moved_aliased_and_deleted(duramen: Run, tenant: str) -> None:
     assert duramen("topic", "create", f"{tenant}/dev/a/b", f"{tenant}/dev/ac", f"{tenant}/prod/d").code == 0
-    found = json.loads(duramen("topic", "search", tenant, "--glob", "a*", "--format", "json").out)
+    found = json.loads(duramen("topic", "search", tenant, "--glob", "a*", "--format", "json").out)["topics"]
     assert [one["name"] for one in found] == ["a/b", "ac"]
     renamed = duramen("topic", "rename", f"{tenant}/dev/a/b", "new", "--keep-alias")
     assert renamed.out.splitlines()[1] == f"  alias {tenant}/dev/a/b"
@@ -53,15 +75,45 @@ def test_topics_are_found_renamed_moved_aliased_and_deleted(duramen: Run, tenant
     ]  # fmt: skip
 
 
+def test_what_fails_in_one_namespace_is_named_by_its_path_and_the_rest_is_created(duramen: Run, tenant: str) -> None:
+    made = duramen("topic", "create", *(f"{tenant}/{name}" for name in ("none/a", "dev/a", "none/b", "prod/a\t")))
+    assert (made.code, made.out) == (1, "1 topic created.\n")
+    assert [line.split(": ")[1] for line in made.err.splitlines()[:2]] == [f"{tenant}/none/a", f"{tenant}/none/b"]
+    assert "[namespace-not-found]" in made.err
+    assert "[inventory-name-invalid]" in made.err
+    spaces = ("namespace", "create", "no-such/x", f"{tenant}/new", "--format", "json")
+    answer = json.loads(duramen(*spaces).out)
+    assert (answer["created"], [one["name"] for one in answer["failed"]]) == (1, ["no-such/x"])
+
+
+def test_an_alias_of_a_topic_that_was_deleted_with_its_namespace_is_named_and_deleted(
+    duramen: Run, tenant: str
+) -> None:
+    assert duramen("topic", "create", f"{tenant}/prod/topic").code == 0
+    assert duramen("topic", "alias", f"{tenant}/dev/alias", f"{tenant}/prod/topic").code == 0
+    assert duramen("namespace", "delete", f"{tenant}/prod", "--yes").code == 0
+    assert "[topic-alias-dangling]" in duramen("topic", "describe", f"{tenant}/dev/alias").err
+    deleted = duramen("topic", "delete", f"{tenant}/dev/alias", "--yes")
+    assert (deleted.code, deleted.out) == (0, f"Topic {tenant}/dev/alias deleted.\n")
+    assert "[topic-not-found]" in duramen("topic", "delete", f"{tenant}/dev/alias", "--yes").err
+
+
 def test_searches_that_cannot_be_are_refused(duramen: Run, tenant: str) -> None:
     for option in ("--pattern", "--glob", "--prefix"):
         empty = duramen("topic", "search", tenant, option, "")
         assert (empty.code, f"'{option}'" in empty.err, "it is empty" in empty.err) == (2, True, True)
     unclosed = duramen("topic", "search", tenant, "--glob", "a[b")
-    assert (unclosed.code, "'a[b'" in unclosed.err, "[pattern-invalid]" in unclosed.err) == (1, True, True)
+    assert (unclosed.code, "'a[b'" in unclosed.err, "[glob-invalid]" in unclosed.err) == (1, True, True)
     assert duramen("topic", "create", *(f"{tenant}/dev/{name}" for name in "abc")).code == 0
     some = duramen("topic", "search", tenant, "--limit", "2")
     assert ([line.split()[0][-1] for line in some.out.splitlines()[1:]], "--limit" in some.err) == (["a", "b"], True)
+    rest = duramen("topic", "search", tenant, "--after", some.err.split("--after ")[1].split()[0])
+    assert ([line.split()[0][-1] for line in rest.out.splitlines()[1:]], rest.err) == (["c"], "")
+    page = json.loads(duramen("topic", "list", f"{tenant}/dev", "--limit", "2", "--format", "json").out)
+    more = ("--after", page["next"], "--format", "json")
+    last = json.loads(duramen("topic", "list", f"{tenant}/dev", *more).out)
+    assert [one["name"] for one in page["topics"] + last["topics"]] == ["a", "b", "c"]
+    assert last["next"] is None
     wrong = duramen("topic", "search", tenant, "--after", "GARBAGE")
     assert (wrong.code, "[page-token-invalid]" in wrong.err) == (1, True)
 

@@ -78,6 +78,10 @@ class Face:
     def make_space(self, name: str, shards: int) -> None:
         self.call(lambda: self._client.spaces.create(name, shards=shards))
 
+    def inventory(self, name: str, /, *args: Any, **options: Any) -> Any:
+        """`client.inventory.NAME(…)`."""
+        return self.call(lambda: getattr(self._client.inventory, name)(*args, **options))
+
     def queues(self, space: str, name: str, /, *args: Any, **options: Any) -> Any:
         """`client.queues(SPACE).NAME(…)`."""
         return self.call(lambda: getattr(self._client.queues(space), name)(*args, **options))

@@ -1,14 +1,20 @@
 """The inventory over HTTP: one and many, page by page, and errors each as what it is."""
 
 import json
+from collections.abc import Iterable
 from http.client import HTTPConnection
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from tests.doors.http.conftest import Ask
 
 from duramen.node.process import NodeProcess
+
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
 
 
 @pytest.fixture
@@ -67,7 +73,7 @@ def test_wrong_queries_are_named(ask: Ask, tenant: str) -> None:
     for name in ("prefix", "glob", "pattern"):
         status, answer = ask("GET", f"/v1/topics?{name}=")
         assert (status, name in answer["detail"]) == (400, True)
-    assert ask("GET", "/v1/topics?glob=a%5Bb")[1]["type"] == "pattern-invalid"
+    assert ask("GET", "/v1/topics?glob=a%5Bb")[1]["type"] == "glob-invalid"
     first = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1")[1]
     second = ask("GET", f"/v1/tenants/{tenant}/namespaces?limit=1&after={first['next']}")[1]
     assert [one["name"] for one in first["namespaces"] + second["namespaces"]] == ["dev", "prod"]
@@ -94,15 +100,55 @@ def test_topics_are_moved_in_one_request_and_those_that_fail_are_named(ask: Ask,
     assert ask("GET", f"{dev}/topics/b")[1]["id"] == ids[1]
 
 
-def test_a_bulk_request_comes_as_lines_too(ask: Ask, tenant: str, node: NodeProcess) -> None:
-    lines = b"".join(json.dumps(f"topic-{number}").encode() + b"\n" for number in range(20_000))
-    host, _, port = node.http.rpartition(":")
-    connection = HTTPConnection(host, int(port))
-    path = f"/v1/tenants/{tenant}/namespaces/dev/topics"
-    connection.request("POST", path, lines, {"Content-Type": "application/x-ndjson"})
-    assert json.load(connection.getresponse())["created"] == 20_000
+def post_rows(node: NodeProcess, path: str, content: bytes | Iterable[bytes], type_: str) -> tuple[int, Any]:
+    connection = HTTPConnection(node.http, timeout=60)
+    connection.request("POST", path, content, {"Content-Type": type_})
+    response = connection.getresponse()
+    answer = response.status, json.load(response)
     connection.close()
-    assert ask("GET", f"/v1/tenants/{tenant}/namespaces/dev")[1]["topics"] == 20_000
+    return answer
+
+
+def test_a_bulk_request_comes_as_lines_of_any_number(ask: Ask, tenant: str, node: NodeProcess) -> None:
+    path = f"/v1/tenants/{tenant}/namespaces/dev"
+    lines = (b"".join(b'"topic-%d"\n' % (at + number) for number in range(10_000)) for at in range(0, 200_000, 10_000))
+    status, answer = post_rows(node, f"{path}/topics", lines, NDJSON)
+    assert (status, answer["created"], answer["failures"]) == (200, 200_000, 0)
+    assert ask("GET", path)[1]["topics"] == 200_000
+
+
+def test_rows_that_fail_are_named_and_the_others_are_created(tenant: str, node: NodeProcess) -> None:
+    path = f"/v1/tenants/{tenant}/namespaces/dev/topics"
+    lines = b'"a"\nnope\n{"name": "b", "id": 1}\n{"nam": "c"}\n"\\t"\n"a"\n\n"d"'
+    for made in ((3, 1), (0, 4)):
+        status, answer = post_rows(node, path, lines, NDJSON)
+        assert (status, answer["created"], answer["existing"], answer["failures"]) == (200, *made, 3)
+        assert [(one["name"], one.get("row"), one["problem"]["type"]) for one in answer["failed"]] == [
+            ("\t", None, "inventory-name-invalid"), ("", 2, "input-invalid"), ("", 4, "input-invalid"),
+        ]  # fmt: skip
+    status, answer = post_rows(node, path, b"x\n" * 20_000, NDJSON)
+    assert (status, answer["failures"], len(answer["failed"])) == (200, 20_000, 10_000)
+    new = f"{tenant}-n"
+    assert post_rows(node, "/v1/tenants", f'"{new}"\n7\n'.encode(), NDJSON)[1]["created"] == 1
+    assert post_rows(node, f"/v1/tenants/{new}/namespaces", b'"a"\n"b"', NDJSON)[1]["created"] == 2
+
+
+def test_a_bulk_request_comes_as_arrow(ask: Ask, tenant: str, node: NodeProcess) -> None:
+    path = f"/v1/tenants/{tenant}/namespaces/dev"
+    names = pa.array([None if at == 70_000 else f"topic-{at}" for at in range(150_000)])
+    table, sink = pa.table({"id": range(len(names)), "name": names}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=50_000)
+    content = sink.getvalue().to_pybytes()
+    status, answer = post_rows(node, f"{path}/topics", content, ARROW)
+    assert (status, answer["created"], [one["row"] for one in answer["failed"]]) == (200, 149_999, [70_001])
+    status, answer = post_rows(node, f"{path}/topics", content[:-1000], ARROW)
+    assert (status, answer["type"], "within a message" in answer["detail"]) == (400, "request-invalid", True)
+    assert ask("GET", path)[1]["topics"] == 149_999
+    assert post_rows(node, f"{path}/topics", b"", "text/csv")[1]["type"] == "body-type-unsupported"
+    large = {"names": ["x" * 90] * 99_999}
+    answer = ask("POST", f"{path}/topics", large)[1]
+    assert (answer["type"], "NDJSON" in answer["remedy"]) == ("body-too-large", True)
 
 
 def test_each_error_says_what_it_is(ask: Ask, tenant: str) -> None:
@@ -129,11 +175,16 @@ def test_each_error_says_what_it_is(ask: Ask, tenant: str) -> None:
         ("GET", "/v1/topics?namespace=dev", None, 400, "request-invalid"),
         ("GET", "/v1/topics?after=abc", None, 400, "page-token-invalid"),
         ("GET", "/v1/tenants?account=none", None, 200, None),
+        ("PATCH", "/v1/policies?account=a%2Fb", {"policies": {"quota.topics": 1}}, 400, "inventory-name-invalid"),
+        ("PATCH", f"/v1/policies/{tenant}", {"policies": {"quota.bytes": "1.5"}}, 400, "policy-invalid"),
+        ("PATCH", f"/v1/policies/{tenant}", {"policies": {"quota.bytes": "1.5KiB"}}, 200, None),
     ):
         answered, answer = ask(method, path, body)
         assert (answered, answer.get("type")) == (status, problem), (method, path)
     ask("POST", f"{dev}/aliases", {"name": "c", "topic": same})
     assert ask("PATCH", f"{dev}/topics/c", {"name": "d"})[1]["type"] == "topic-is-alias"
+    made = ask("POST", "/v1/tenants?account=a%2Fb", {"names": ["never"]})[1]
+    assert (made["created"], made["failed"][0]["problem"]["type"]) == (0, "inventory-name-invalid")
 
 
 def test_tenants_and_namespaces_are_listed_page_by_page(ask: Ask, tenant: str) -> None:

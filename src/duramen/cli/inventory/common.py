@@ -1,11 +1,11 @@
 """Shared parts of the inventory commands: client, options, names from files, results per name."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import IO, Final, TypeVar
 
 import click
-import msgspec
 
 from duramen.base.errors import DuramenError, InputInvalid
 from duramen.cli.output import JSON, print_json, print_json_line
@@ -14,11 +14,13 @@ from duramen.cli.streams.pairs import pairs
 from duramen.cli.tables import plain
 from duramen.client.api.http import Program, Question, answered
 from duramen.client.api.inventory.inventory import Inventory
-from duramen.client.api.inventory.requests import CreatedNames
+from duramen.client.api.inventory.name_columns import FILE_SUFFIXES, arrow_file
+from duramen.client.api.inventory.requests import CreatedNames, Names
+from duramen.codec.bulk_names import names_of_lines
 
 __all__ = [
-    "account_option", "counted", "delete_all", "inventory_of", "labels_option", "lines_of", "names_from",
-    "namespace_argument", "print_created", "print_labels",
+    "account_option", "counted", "create_in_each", "delete_all", "filter_options", "inventory_of", "labels_option",
+    "names_from", "namespace_argument", "not_empty", "print_created", "print_labels",
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -56,6 +58,26 @@ def labels_option(function: _F) -> _F:
     )(function)
 
 
+def not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
+    """The callback of an option whose value is not empty."""
+    if value == "":
+        raise click.BadParameter("it is empty: omit the option for all names")
+    return value or ""
+
+
+def filter_options(function: _F) -> _F:
+    """The options `--prefix`, `--glob`, `--pattern` and `--label`."""
+    options = (
+        ("--prefix", "TEXT", "Only names with this prefix."),
+        ("--glob", "GLOB", "Only names that match this glob: `*`, `?`, `[abc]`, `[!abc]`."),
+        ("--pattern", "RE2", "Only names that match this RE2 expression as a whole."),
+        ("--label", "KEY[=VALUE]", "Only those with this label."),
+    )
+    for name, shown, doc in reversed(options):
+        function = click.option(name, metavar=shown, default=None, callback=not_empty, help=doc)(function)
+    return function
+
+
 def namespace_argument(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     """The callback of an argument TENANT/NAMESPACE."""
     if value.count("/") != 1:
@@ -74,6 +96,22 @@ def print_labels(labels: dict[str, str]) -> None:
         click.echo(f"  {name}={value}")
 
 
+def create_in_each(
+    names: Mapping[str, Sequence[str]], create: Callable[[str, Sequence[str]], CreatedNames]
+) -> CreatedNames:
+    """Create names in each parent, independently; those that fail are named by their paths."""
+    created, existing, failed = 0, 0, dict[str, DuramenError]()
+    for parent, some in names.items():
+        try:
+            made = create(parent, some)
+        except DuramenError as error:
+            failed |= {f"{parent}/{name}": error for name in some}
+        else:
+            created, existing = created + made.created, existing + made.existing
+            failed |= {f"{parent}/{name}": error for name, error in made.failed.items()}
+    return CreatedNames(created, existing, failed)
+
+
 def print_created(created: CreatedNames, noun: str, format_: str) -> None:
     """Print the outcome of names; the command ends with 1 if some failed."""
     failed = [{"name": name, "error": error.id, "message": str(error)} for name, error in created.failed.items()]
@@ -83,7 +121,8 @@ def print_created(created: CreatedNames, noun: str, format_: str) -> None:
         there = f"; {created.existing:,} already exist" if created.existing else ""
         click.echo(f"{counted(created.created, noun)} created{there}.")
         for one in failed[:_SHOWN]:
-            click.echo(f"duramen: {one['message']} [{one['error']}]", err=True)
+            of = "" if one["name"] in one["message"] else f"{plain(one['name'])}: "
+            click.echo(f"duramen: {of}{one['message']} [{one['error']}]", err=True)
         if len(failed) > _SHOWN:
             click.echo(f"duramen: {len(failed) - _SHOWN:,} more failed; --format json names all", err=True)
     if failed:
@@ -100,30 +139,40 @@ def delete_all(names: Sequence[str], noun: str, delete: Callable[[str], object],
             click.echo(f"{noun} {plain(name)} deleted.")
 
 
-def names_from(file: IO[bytes], failed: dict[str, DuramenError], *, ndjson: bool) -> Iterator[str]:
-    """The names of a file, one a line; with `ndjson` JSON, a string or an object with the name as `name`.
+def names_from(file: IO[bytes], failed: dict[str, DuramenError], *, ndjson: bool) -> tuple[Names, int | None]:
+    """The names of a file, and their number if that is known: a line each, as JSON with `ndjson`; or a column of Arrow.
 
-    Lines without a name are left out, and are in `failed` then.
+    Lines without a name are left out, and are in `failed` then. Raises DependencyMissing, InputInvalid.
     """
-    decoder = msgspec.json.Decoder(str | dict[str, object])
+    suffix = PurePath(file.name).suffix.lower()
+    if suffix in FILE_SUFFIXES:
+        if ndjson:
+            raise click.UsageError(f"--ndjson does not fit {file.name}: it is for files with lines")
+        return arrow_file(file, suffix)
+    return (_json_names(file, failed) if ndjson else _plain_names(file, failed)), _lines_of(file)
+
+
+def _json_names(file: IO[bytes], failed: dict[str, DuramenError]) -> Iterator[str]:
+    before = 0
+    while lines := file.readlines(_CHUNK_BYTES):
+        rows = names_of_lines(b"".join(lines), before)
+        before += len(lines)
+        failed |= {f"line {row}": InputInvalid(why) for row, why in rows.problems}
+        yield from rows.names
+
+
+def _plain_names(file: IO[bytes], failed: dict[str, DuramenError]) -> Iterator[str]:
     for number, line in enumerate(file, 1):
-        stripped = line.rstrip(b"\r\n")
-        if not stripped:
-            continue
         try:
-            found = decoder.decode(stripped) if ndjson else stripped.decode()
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            name = line.rstrip(b"\r\n").decode()
+        except UnicodeDecodeError as error:
             failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {error}")
             continue
-        name = found.get("name") if isinstance(found, dict) else found
-        if not isinstance(name, str):
-            why = "an object needs the field `name`, a string"
-            failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {why}")
-            continue
-        yield name
+        if name:
+            yield name
 
 
-def lines_of(file: IO[bytes]) -> int | None:
+def _lines_of(file: IO[bytes]) -> int | None:
     """How many lines a file has; None where it can be read only once."""
     if file is sys.stdin.buffer or not file.seekable():
         return None

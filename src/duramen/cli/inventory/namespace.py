@@ -10,7 +10,9 @@ from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
     counted,
+    create_in_each,
     delete_all,
+    filter_options,
     inventory_of,
     labels_option,
     namespace_argument,
@@ -20,14 +22,14 @@ from duramen.cli.inventory.common import (
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import plain
-from duramen.client.api.inventory.requests import CreatedNames, NamespaceInfo
+from duramen.client.api.inventory.requests import NamespaceInfo
 
 __all__ = ["command"]
 
 
 @click.group("namespace")
 def command() -> None:
-    """Create, list, describe, change, move and delete namespaces: sets of topics of a tenant."""
+    """Create, list, search, describe, change, move and delete namespaces: sets of topics of a tenant."""
 
 
 def _print(namespace: NamespaceInfo, format_: str) -> None:
@@ -51,19 +53,13 @@ def _all_named(_context: click.Context, _parameter: click.Parameter, value: Sequ
 @format_option
 @server_option
 def _create(names: Sequence[str], labels: dict[str, str], account: str, format_: str, server: NodeAddress) -> None:
-    """Create namespaces; those that are there stay as they are."""
+    """Create namespaces; those that are there stay as they are. Those that fail are named, and the rest is created."""
     by_tenant: dict[str, list[str]] = {}
     for name in names:
         tenant, _, namespace = name.partition("/")
         by_tenant.setdefault(tenant, []).append(namespace)
-    inventory, created = inventory_of(server), CreatedNames(0, 0, {})
-    for tenant, some in by_tenant.items():
-        made = inventory.create_namespaces(tenant, some, labels=labels, account=account)
-        failed = {f"{tenant}/{name}": error for name, error in made.failed.items()}
-        created = CreatedNames(
-            created.created + made.created, created.existing + made.existing, {**created.failed, **failed}
-        )
-    print_created(created, "namespace", format_)
+    create = partial(inventory_of(server).create_namespaces, labels=labels, account=account)
+    print_created(create_in_each(by_tenant, create), "namespace", format_)
 
 
 @command.command("list")
@@ -74,7 +70,28 @@ def _create(names: Sequence[str], labels: dict[str, str], account: str, format_:
 @server_option
 def _list(tenant: str, prefix: str, account: str, format_: str, server: NodeAddress) -> None:
     """List the namespaces of TENANT by name."""
-    namespaces = inventory_of(server).namespaces(tenant, prefix=prefix, account=account)
+    _show(inventory_of(server).namespaces(tenant, prefix=prefix, account=account), format_)
+
+
+@command.command("search")
+@click.argument("tenant", default="")
+@filter_options
+@account_option
+@format_option
+@server_option
+def _search(
+    tenant: str, prefix: str, glob: str, pattern: str, label: str, account: str, format_: str, server: NodeAddress
+) -> None:
+    """Find namespaces of TENANT, or of all tenants, by name or by a label."""
+    _show(
+        inventory_of(server).namespaces(
+            tenant, prefix=prefix, glob=glob, pattern=pattern, label=label, account=account
+        ),
+        format_,
+    )  # fmt: skip
+
+
+def _show(namespaces: Sequence[NamespaceInfo], format_: str) -> None:
     if format_ == JSON:
         print_json(msgspec.to_builtins(namespaces))
     elif namespaces:

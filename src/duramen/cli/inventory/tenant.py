@@ -9,7 +9,9 @@ import msgspec
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
+    counted,
     delete_all,
+    filter_options,
     inventory_of,
     labels_option,
     print_created,
@@ -25,14 +27,17 @@ __all__ = ["command"]
 
 @click.group("tenant")
 def command() -> None:
-    """Create, list, describe, change and delete tenants: owners of namespaces, whose topics are in them."""
+    """Create, list, search, describe, change and delete tenants: owners of namespaces, whose topics are in them."""
 
 
 def _print(tenant: TenantInfo, format_: str) -> None:
     if format_ == JSON:
         print_json(msgspec.to_builtins(tenant))
         return
-    click.echo(f"Tenant {tenant.name} of the account {tenant.account}")
+    counts = counted(tenant.namespaces, "namespace")
+    if tenant.topics is not None:
+        counts += f", {counted(tenant.topics, 'topic')}"
+    click.echo(f"Tenant {tenant.name} of the account {tenant.account}: {counts}")
     print_labels(tenant.labels)
 
 
@@ -54,12 +59,31 @@ def _create(names: Sequence[str], labels: dict[str, str], account: str, format_:
 @server_option
 def _list(prefix: str, account: str, format_: str, server: NodeAddress) -> None:
     """List tenants by name."""
-    tenants = inventory_of(server).tenants(prefix=prefix, account=account)
+    _show(inventory_of(server).tenants(prefix=prefix, account=account), format_)
+
+
+@command.command("search")
+@filter_options
+@account_option
+@format_option
+@server_option
+def _search(
+    prefix: str, glob: str, pattern: str, label: str, account: str, format_: str, server: NodeAddress
+) -> None:  # fmt: skip
+    """Find tenants by name or by a label."""
+    found = inventory_of(server).tenants(prefix=prefix, glob=glob, pattern=pattern, label=label, account=account)
+    _show(found, format_)
+
+
+def _show(tenants: Sequence[TenantInfo], format_: str) -> None:
     if format_ == JSON:
         print_json(msgspec.to_builtins(tenants))
     elif tenants:
-        rows = [(one.name, ", ".join(f"{key}={value}" for key, value in one.labels.items())) for one in tenants]
-        print_table(("TENANT", "LABELS"), rows)
+        rows = [
+            (one.name, f"{one.namespaces:,}", ", ".join(f"{key}={value}" for key, value in one.labels.items()))
+            for one in tenants
+        ]
+        print_table(("TENANT", "NAMESPACES", "LABELS"), rows, right=(1,))
     else:
         click.echo("There are no such tenants; `duramen tenant create NAME` creates one.", err=True)
 
@@ -70,7 +94,7 @@ def _list(prefix: str, account: str, format_: str, server: NodeAddress) -> None:
 @format_option
 @server_option
 def _describe(name: str, account: str, format_: str, server: NodeAddress) -> None:
-    """Show the tenant NAME."""
+    """Show the tenant NAME, and how many namespaces and topics it has."""
     _print(inventory_of(server).tenant(name, account=account), format_)
 
 

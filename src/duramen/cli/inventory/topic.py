@@ -2,22 +2,25 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import IO, Final
 
 import click
 import msgspec
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, TopicAliasDangling
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
     counted,
+    create_in_each,
     delete_all,
+    filter_options,
     inventory_of,
-    lines_of,
     names_from,
     namespace_argument,
+    not_empty,
     print_created,
 )
 from duramen.cli.output import JSON, format_option, print_json, print_table
@@ -25,7 +28,7 @@ from duramen.cli.progress import Bar
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.stream import command as streams
 from duramen.cli.tables import plain
-from duramen.client.api.inventory.requests import MOST_TOPICS, CreatedNames, TopicInfo
+from duramen.client.api.inventory.requests import MOST_TOPICS, Filter, TopicInfo
 
 __all__ = ["command"]
 
@@ -92,7 +95,8 @@ def _print(topic: TopicInfo, format_: str) -> None:
 @click.argument("names", metavar="TENANT/NAMESPACE[/TOPIC]...", nargs=-1, required=True)
 @click.option(
     "--file", "file", type=click.File("rb"), metavar="FILE",
-    help="Create topics of the namespace, with names from the lines of FILE; - is standard input.",
+    help="Create topics of the namespace with names from FILE: a line each, - is standard input. Parquet (*.parquet) "
+    "and Arrow files (*.arrow, *.arrows, *.feather, *.ipc) have the names in the column `name`, and need pyarrow.",
 )  # fmt: skip
 @click.option("--ndjson", is_flag=True, help="The lines of FILE are JSON: strings, or objects with the field `name`.")
 @account_option
@@ -103,16 +107,16 @@ def _create(
 ) -> None:
     """Create topics; those that are there stay as they are, so that it is safe to repeat.
 
-    Those that fail are named, and the others are created. One event makes thousands of topics: --file takes millions.
+    Those that fail are named, and the others are created, also in other namespaces. --file takes millions of names.
     """
     inventory = inventory_of(server)
     if file is not None:
         if len(names) != 1:
             raise click.UsageError("--file needs exactly one namespace, TENANT/NAMESPACE")
         namespace = namespace_argument(click.get_current_context(), click.Argument(["names"]), names[0])
-        with Bar(f"creating topics of {namespace}", lines_of(file)) as bar:
-            failed: dict[str, DuramenError] = {}
-            names_ = names_from(file, failed, ndjson=ndjson)
+        failed: dict[str, DuramenError] = {}
+        names_, total = names_from(file, failed, ndjson=ndjson)
+        with Bar(f"creating topics of {namespace}", total) as bar:
             created = inventory.create_topics(namespace, names_, progress=bar.advance, account=account)
             created = created._replace(failed={**failed, **created.failed})
     else:
@@ -120,51 +124,46 @@ def _create(
         for path in names:
             namespace, name = _split(path)
             by_namespace.setdefault(namespace, []).append(name)
-        created = CreatedNames(0, 0, {})
-        for namespace, some in by_namespace.items():
-            made = inventory.create_topics(namespace, some, account=account)
-            created = CreatedNames(
-                created.created + made.created, created.existing + made.existing, {**created.failed, **made.failed}
-            )
+        created = create_in_each(by_namespace, partial(inventory.create_topics, account=account))
     print_created(created, "topic", format_)
+
+
+def _paging(function: click.decorators.FC) -> click.decorators.FC:
+    limit = click.option(
+        "--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics."
+    )
+    after = click.option(
+        "--after", metavar="TOKEN", default="", help="Continue after the topics of a command that named this TOKEN."
+    )
+    return limit(after(function))
 
 
 @command.command("list")
 @click.argument("namespace", metavar="TENANT/NAMESPACE", callback=namespace_argument)
-@click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
+@_paging
 @account_option
 @format_option
 @server_option
-def _list(namespace: str, limit: int, account: str, format_: str, server: NodeAddress) -> None:
-    """List topics and aliases of a namespace by name."""
-    _found(server, namespace, {}, limit, account, format_)
-
-
-def _not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    if value == "":
-        raise click.BadParameter("it is empty: omit the option for all names")
-    return value or ""
+def _list(namespace: str, limit: int, after: str, account: str, format_: str, server: NodeAddress) -> None:
+    """List topics and aliases of a namespace by name. JSON has the TOKEN of the rest as `next`."""
+    _found(server, namespace, Filter(), limit, account, format_, after)
 
 
 @command.command("search")
 @click.argument("scope", metavar="[TENANT[/NAMESPACE]]", default="")
-@click.option("--prefix", metavar="TEXT", default=None, callback=_not_empty, help="Only names with this prefix.")
+@filter_options
 @click.option(
-    "--glob",
-    metavar="GLOB",
-    default=None,
-    callback=_not_empty,
-    help="Only names that match this glob: `*`, `?`, `[abc]`, `[!abc]`.",
+    "--kind", type=click.Choice(["topic", "alias"]), default=None, help="Only topics, or only aliases [default: both]"
 )
+@click.option("--durability", type=click.Choice(["sync", "os"]), default=None, help="Only topics with this durability.")
 @click.option(
-    "--pattern",
-    metavar="RE2",
+    "--policy",
+    metavar="NAME",
     default=None,
-    callback=_not_empty,
-    help="Only names that match this RE2 expression as a whole.",
+    callback=not_empty,
+    help="Only topics on which this policy is set, not inherited.",
 )
-@click.option("--limit", type=click.IntRange(1), default=_MOST_LISTED, show_default=True, help="The most topics.")
-@click.option("--after", metavar="TOKEN", default="", help="Continue a search that stopped; its output has the TOKEN.")
+@_paging
 @account_option
 @format_option
 @server_option
@@ -173,6 +172,10 @@ def _search(
     prefix: str,
     glob: str,
     pattern: str,
+    label: str,
+    kind: str | None,
+    durability: str | None,
+    policy: str,
     limit: int,
     after: str,
     account: str,
@@ -181,32 +184,37 @@ def _search(
 ) -> None:
     """Find topics and aliases of a namespace, of a tenant or of all, in the order of their names.
 
-    A search stops after 10 seconds and names the token with which the same search continues.
+    --label is a label of the namespace or of its tenant. Topics have no labels and no creation time of their own.
+
+    A search stops at --limit or after 10 seconds, and names the TOKEN with which --after continues it. JSON has it as
+    `next`.
     """
-    _found(server, scope, {"prefix": prefix, "glob": glob, "pattern": pattern}, limit, account, format_, after)
+    wanted = Filter(prefix, glob, pattern, label, kind or "", durability or "", policy)
+    _found(server, scope, wanted, limit, account, format_, after)
 
 
 def _found(
-    server: NodeAddress, scope: str, query: dict[str, str], limit: int, account: str, format_: str, after: str = ""
+    server: NodeAddress, scope: str, wanted: Filter, limit: int, account: str, format_: str, after: str = ""
 ) -> None:
     topics, token, until_s = list[TopicInfo](), after or None, time.monotonic() + _LONGEST_SEARCH_S
     while True:
         most = min(limit - len(topics), MOST_TOPICS)
-        page = inventory_of(server).search_page(scope, **query, after=token or "", limit=most, account=account)
+        page = inventory_of(server).search_page(
+            scope, **wanted._asdict(), after=token or "", limit=most, account=account
+        )
         topics += page.topics
         token = page.next
         if token is None or len(topics) == limit or time.monotonic() > until_s:
             break
-    _show(topics, format_)
-    if token is not None and len(topics) < limit:
-        click.echo(f"The search stopped after {_LONGEST_SEARCH_S} s; --after {token} continues it.", err=True)
-    elif token is not None and format_ != JSON:
-        click.echo(f"These are the first {counted(limit, 'topic')}; --limit shows more.", err=True)
+    _show(topics, token, format_)
+    if token is not None and format_ != JSON:
+        why = f"after {_LONGEST_SEARCH_S} s" if len(topics) < limit else f"at --limit, {counted(limit, 'topic')}"
+        click.echo(f"The search stopped {why}; --after {token} continues it.", err=True)
 
 
-def _show(topics: Sequence[TopicInfo], format_: str) -> None:
+def _show(topics: Sequence[TopicInfo], token: str | None, format_: str) -> None:
     if format_ == JSON:
-        print_json(msgspec.to_builtins(topics))
+        print_json({"topics": msgspec.to_builtins(topics), "next": token})
     elif topics:
         print_table(("TOPIC", "ID"), [(one.path + (" (alias)" if one.alias else ""), one.id) for one in topics])
     else:
@@ -270,9 +278,10 @@ def _alias(alias: str, topic: str, account: str, format_: str, server: NodeAddre
 @format_option
 @server_option
 def _delete(names: Sequence[str], yes: bool, account: str, format_: str, server: NodeAddress) -> None:
-    """Delete topics that have no aliases, or aliases. JSON is a line for each that is deleted."""
+    """Delete topics that have no aliases, or aliases, also those of deleted topics. JSON has a line for each."""
     inventory = inventory_of(server)
     for name in names:
-        inventory.topic(name, account=account)
+        with suppress(TopicAliasDangling):
+            inventory.topic(name, account=account)
     confirm(f"Delete {', '.join(map(plain, names))}?", yes=yes)
     delete_all(names, "Topic", partial(inventory.delete_topic, account=account), format_)

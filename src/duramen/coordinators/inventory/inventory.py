@@ -12,6 +12,7 @@ from duramen.base.errors import (
     StorageFailed,
     TenantNotFound,
     TopicAliasCycle,
+    TopicAliasDangling,
     TopicHasAliases,
     TopicNotFound,
 )
@@ -63,6 +64,7 @@ _SORTED_AT_ONCE: Final = 1_000  # more are sorted off the event loop
 _RESUME_MS: Final = 5_000
 _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # the start of a namespace costs as much as this many names
+_POLICY_COST: Final = 3  # so do a topic's own policies
 _ALIASES_SHOWN: Final = 100
 _ALIASES_FORGOTTEN: Final = 1000
 
@@ -275,6 +277,18 @@ class Inventory:
         """Namespaces of a tenant ordered by name, from `first` on."""
         return self._shards.directory().namespaces(tenant.id, first)
 
+    def accounts(self) -> list[str]:
+        """The accounts that have tenants or policies, by name. Raises CoordinatorLoading."""
+        return self._shards.directory().accounts()
+
+    def count_tenants(self, account: str) -> int:
+        """The number of tenants of an account. Raises CoordinatorLoading."""
+        return self._shards.directory().count_tenants(account)
+
+    def count_namespaces(self, tenant: TenantPut) -> int:
+        """The number of namespaces of a tenant. Raises CoordinatorLoading."""
+        return self._shards.directory().count_namespaces(tenant.id)
+
     def change(self, command: DirectoryCommand, done: Done) -> None:
         """Update or delete a tenant or a namespace."""
         hidden = self._hidden_by(command.name) if isinstance(command, UpdateTenant) and command.name else None
@@ -364,10 +378,13 @@ class Inventory:
     def find(self, account: str, path: TopicPath) -> FoundTopic:
         """The topic that a name resolves to.
 
-        Raises TenantNotFound, NamespaceNotFound, TopicNotFound, CoordinatorLoading.
+        Raises TenantNotFound, NamespaceNotFound, TopicNotFound, TopicAliasDangling, CoordinatorLoading.
         """
-        namespace = self.namespace(account, path.tenant, path.namespace)
-        found = self._shards.rows().find(namespace.id, path.topic.encode(errors="replace"))
+        namespace, name = self.namespace(account, path.tenant, path.namespace), path.topic.encode(errors="replace")
+        rows = self._shards.rows()
+        found = rows.find(namespace.id, name)
+        if found is None and rows.is_dangling(namespace.id, name):
+            raise TopicAliasDangling(f"{path} is an alias of a topic that was deleted with its namespace")
         if found is None:
             raise TopicNotFound(f"there is no topic {path}")
         return self._found(path, namespace.id, found)
@@ -571,6 +588,10 @@ class Inventory:
         scan = _Scan(self._shards.rows(), self._shards.inventory_id if self._shards.ready else None, query, limit)
         for tenant_put, namespace_put in self._scope(account, tenant, namespace, token):
             here = (tenant_put.name, namespace_put.name)
+            if not query.has_label(namespace_put.labels, tenant_put.labels):
+                if scan.is_over(1):
+                    return TopicPage(scan.found, PageToken(*here))
+                continue
             first = token.topic if here == (token.tenant, token.namespace) else ""
             stopped = scan.take(*here, namespace_put.id, first)
             if stopped is not None:
@@ -599,6 +620,8 @@ class _Scan:
         self._inventory_id = inventory_id
         self._first, self._end = query.bounds()
         self._matches = query.matcher()
+        self._query = query
+        self._cost = 1 + _POLICY_COST * bool(query.policy)
         self._limit = limit
         self._left = _SCANNED
         self.found = list[FoundTopic]()
@@ -606,23 +629,27 @@ class _Scan:
     def take(self, tenant: str, namespace: str, number: int, behind: str) -> str | None:
         """Scan a namespace after a name; returns the last scanned name if the page ends in this namespace."""
         first = max(self._first, after(behind.encode()) if behind else b"")
-        self._left -= _NAMESPACE_COST
-        if self._left <= 0:
+        if self.is_over(_NAMESPACE_COST):
             return behind
         if self._end is not None and first >= self._end:
             return None
         for name, value, shard in self._rows.names(number, first, self._end):
             text = name.decode()
-            if self._matches is None or self._matches(text):
+            matches = self._matches is None or self._matches(text)
+            if matches:
                 topic = self._rows.counted(number, name, value, shard)
-                if topic is not None:
+                if topic is not None and self._query.takes(topic.key, self._rows.policies, alias=topic.alias):
                     lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
                     own = self._rows.place(topic.key).namespace if topic.alias else number
                     self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias, own))
-            self._left -= 1
-            if len(self.found) == self._limit or self._left <= 0:
+            if self.is_over(self._cost if matches else 1) or len(self.found) == self._limit:
                 return text
         return None
+
+    def is_over(self, cost: int) -> bool:
+        """Spend a part of what a page may cost; whether that was the rest."""
+        self._left -= cost
+        return self._left <= 0
 
 
 class _Gathered:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from duramen.base.errors import DuramenError, NameInvalid
 from duramen.base.metrics import Metrics
 from duramen.doors.http import (
+    accounts,
     changes,
     configs,
     exports,
@@ -67,6 +68,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *spaces.ROUTES,
     *queues.ROUTES,
     *exports.ROUTES,
+    *accounts.ROUTES,
     *inventory.ROUTES,
     *policies.ROUTES,
     *changes.ROUTES,
@@ -198,8 +200,9 @@ def _endpoint(route: HttpRoute, node: RouteNode, bodies: Bodies) -> _Endpoint:
             await _admit(route, call)
         if "body" in types:
             given["body"] = call.body = await bodies.read(
-                request, types["body"], route.body_limit_bytes(call), route.lines, batches=route.batches
-            )
+                request, types["body"], route.body_limit_bytes(call), route.lines, batches=route.batches,
+                rows=route.rows,
+            )  # fmt: skip
         if route.by_body:
             await _admit(route, call)
         answer = await route.handler(call, **given)

@@ -61,8 +61,8 @@ ROUTES = (
         "Changes of the inventory after a position, as a long poll or as server-sent events",
         (
             errors.CoordinatorLoading, errors.NotCoordinator, errors.TenantNotFound, errors.NamespaceNotFound,
-            errors.TopicNotFound, errors.InventoryPositionLost, errors.NodeBusy, errors.NodeStopping,
-            errors.StorageFailed, errors.LogDamaged, errors.RequestInvalid,
+            errors.TopicNotFound, errors.TopicAliasDangling, errors.InventoryPositionLost, errors.NodeBusy,
+            errors.NodeStopping, errors.StorageFailed, errors.LogDamaged, errors.RequestInvalid,
         ),
         formats=(_EVENTS,),
     ),

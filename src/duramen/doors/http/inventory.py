@@ -1,23 +1,23 @@
 """The inventory: create, list, search, rename, move and delete tenants, namespaces and topics."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
 from duramen.base import errors
 from duramen.base.errors import TopicNotFound
 from duramen.coordinators.inventory.inventory import FoundTopic, Inventory, TopicMove
-from duramen.coordinators.inventory.quotas import CreatedNames
+from duramen.doors.http.accounts import PartGroups, count_topics, part_page
+from duramen.doors.http.bulk import create_all, failed_names
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
+from duramen.doors.http.serving.rows import BodyRows
 from duramen.doors.http.types.inventory import (
     AccountQuery,
     AliasRequest,
     CreatedInfo,
-    FailedName,
     LookupRequest,
     MovedInfo,
     NamespaceChange,
@@ -39,9 +39,8 @@ from duramen.doors.http.types.inventory import (
     TopicsFound,
     TopicsQuery,
 )
-from duramen.doors.problems import problem_of
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
-from duramen.inventory.events import NamespacePut, TenantPut
+from duramen.inventory.events import Labels, NamespacePut, TenantPut
 from duramen.inventory.names import NamedProblem, TopicPath
 from duramen.inventory.search import PageToken, TopicQuery, check_query, page_token, read_token
 from duramen.service.authorize import Operation
@@ -51,7 +50,6 @@ __all__ = ["ROUTES"]
 T = TypeVar("T")
 
 _LARGEST_BODY_BYTES: Final = 8 << 20
-_NAMES_AT_ONCE: Final = 20_000  # before others get their turn: some milliseconds
 _SCANS: Final = 5  # of a few thousand names each, for one page
 
 
@@ -72,55 +70,38 @@ def _path(call: Call) -> TopicPath:
     return TopicPath(call.path["tenant"], call.path["namespace"], call.path["name"])
 
 
-def _failed(call: Call, problems: Iterable[NamedProblem]) -> list[FailedName]:
-    where = call.request.url.path
-    return [FailedName(problem.name, problem_of(problem.error, where)) for problem in problems]
-
-
-def _created(call: Call, found: CreatedNames) -> CreatedInfo:
-    return CreatedInfo(found.created, found.existing, _failed(call, found.problems), _inventory(call).position)
-
-
 # -- tenants ----------------------------------------------------------------------------------------
 
 
 def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
-    return TenantInfo(tenant.account, tenant.name, tenant.created_ms, tenant.labels, _inventory(call).position)
-
-
-def _page(
-    rows: Callable[[str], Iterator[T]], name: Callable[[T], str], query: PartsQuery, scope: str
-) -> tuple[list[T], str | None]:
-    """A page of `rows` after a name. Raises PageTokenInvalid."""
-    asked = TopicQuery(query.prefix)
-    behind, found = read_token(query.after, scope, asked).tenant, list[T]()
-    for row in islice(rows(max(query.prefix, behind)), query.limit + 2):
-        if not name(row).startswith(query.prefix):
-            break
-        if name(row) > behind:
-            found.append(row)
-    page = found[: query.limit]
-    return page, page_token(scope, asked, PageToken(name(page[-1]))) if len(found) > len(page) else None
+    inventory = _inventory(call)
+    return TenantInfo(
+        tenant.account, tenant.name, tenant.created_ms, tenant.labels, inventory.count_namespaces(tenant),
+        inventory.position,
+    )  # fmt: skip
 
 
 async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
     account, inventory = _account(call, query), _inventory(call)
 
     def read() -> TenantList:
-        page, following = _page(
-            lambda first: inventory.tenants(account, first), lambda one: one.name, query, f"{account}/"
-        )
+        groups = [("", partial(inventory.tenants, account))]
+        page, following = part_page(lambda _: groups, _name, _labels, query, f"{account}/", query.label)
         return TenantList([_tenant(call, one) for one in page], following, inventory.position)
 
     return await _read(call, read)
 
 
-async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest) -> CreatedInfo:
+async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | BodyRows) -> CreatedInfo:
     account = _account(call, query)
-    found: CreatedNames = await call_back(
-        lambda done: _inventory(call).create_tenants(account, body.names, body.labels, done)
+    names, labels = _names_and_labels(body)
+    return await create_all(
+        call, names, lambda some, done: _inventory(call).create_tenants(account, some, labels, done)
     )
-    return _created(call, found)
+
+
+def _names_and_labels(body: NamesRequest | BodyRows) -> tuple[Sequence[str] | BodyRows, dict[str, str]]:
+    return (body, {}) if isinstance(body, BodyRows) else (body.names, body.labels)
 
 
 async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
@@ -128,15 +109,31 @@ async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
     return await _read(call, lambda: _inventory(call).tenant(account, call.path["tenant"]))
 
 
+def _name(part: TenantPut | NamespacePut) -> str:
+    return part.name
+
+
+def _labels(part: TenantPut | NamespacePut) -> Labels:
+    return part.labels
+
+
 async def _show_tenant(call: Call, query: AccountQuery) -> TenantInfo:
     account, inventory = _account(call, query), _inventory(call)
-    return await _read(call, lambda: _tenant(call, inventory.tenant(account, call.path["tenant"])))
+
+    def read() -> tuple[TenantInfo, list[NamespacePut]]:
+        tenant = inventory.tenant(account, call.path["tenant"])
+        return _tenant(call, tenant), [*inventory.namespaces(tenant, "")]
+
+    info, namespaces = await _read(call, read)
+    info.topics = await count_topics(call, namespaces)
+    return info
 
 
 async def _change_tenant(call: Call, query: AccountQuery, body: TenantChange) -> TenantInfo:
     tenant = await _found_tenant(call, query)
     command = UpdateTenant(tenant.id, tenant.account, body.name, body.labels)
-    return _tenant(call, await call_back(lambda done: _inventory(call).change(command, done)))
+    changed: TenantPut = await call_back(lambda done: _inventory(call).change(command, done))
+    return await _read(call, lambda: _tenant(call, changed))
 
 
 async def _delete_tenant(call: Call, query: AccountQuery) -> Position:
@@ -161,20 +158,35 @@ async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
 
     def read() -> NamespaceList:
         tenant = inventory.tenant(account, call.path["tenant"])
-        scope = f"{account}/{tenant.id}/"
-        page, following = _page(lambda first: inventory.namespaces(tenant, first), lambda one: one.name, query, scope)
+        groups, scope = [(tenant.name, partial(inventory.namespaces, tenant))], f"{account}/{tenant.id}/"
+        page, following = part_page(lambda _: groups, _name, _labels, query, scope, query.label)
         found = [_namespace(call, tenant.name, one) for one in page]
         return NamespaceList(found, following, inventory.position)
 
     return await _read(call, read)
 
 
-async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest) -> CreatedInfo:
+async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
+    account, inventory = _account(call, query), _inventory(call)
+
+    def groups(first: str) -> PartGroups[NamespacePut]:
+        return ((one.name, partial(inventory.namespaces, one)) for one in inventory.tenants(account, first))
+
+    def read() -> NamespaceList:
+        page, following = part_page(groups, _name, _labels, query, f"{account}//", query.label)
+        tenants = {one.id: one.name for one in inventory.tenants(account, "")} if page else {}
+        found = [_namespace(call, tenants[one.tenant], one) for one in page]
+        return NamespaceList(found, following, inventory.position)
+
+    return await _read(call, read)
+
+
+async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest | BodyRows) -> CreatedInfo:
     account, tenant = _account(call, query), call.path["tenant"]
-    found: CreatedNames = await call_back(
-        lambda done: _inventory(call).create_namespaces(account, tenant, body.names, body.labels, done)
+    names, labels = _names_and_labels(body)
+    return await create_all(
+        call, names, lambda some, done: _inventory(call).create_namespaces(account, tenant, some, labels, done)
     )
-    return _created(call, found)
 
 
 async def _found_namespace(call: Call, query: AccountQuery) -> NamespacePut:
@@ -227,15 +239,9 @@ def _described(call: Call, found: FoundTopic) -> TopicInfo:
     return info
 
 
-async def _create_topics(call: Call, query: AccountQuery, body: TopicNames) -> CreatedInfo:
-    namespace, inventory, names = await _found_namespace(call, query), _inventory(call), body.names
-    created, existing, problems = 0, 0, list[NamedProblem]()
-    for at in range(0, len(names), _NAMES_AT_ONCE):
-        some = names[at : at + _NAMES_AT_ONCE]
-        found: CreatedNames = await call_back(partial(inventory.create_topics, namespace, some))
-        created, existing = created + found.created, existing + found.existing
-        problems += found.problems
-    return _created(call, CreatedNames(created, existing, problems))
+async def _create_topics(call: Call, query: AccountQuery, body: TopicNames | BodyRows) -> CreatedInfo:
+    namespace, names = await _found_namespace(call, query), body if isinstance(body, BodyRows) else body.names
+    return await create_all(call, names, partial(_inventory(call).create_topics, namespace))
 
 
 async def _lookup(call: Call, query: AccountQuery, body: LookupRequest) -> TopicsFound:
@@ -288,7 +294,7 @@ async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesRequest)
         path = TopicPath(*_where(call), wish.name)
         moves.append(TopicMove(path, _moved(path, wish.to), wish.to.keep_alias))
     problems: list[NamedProblem] = await call_back(partial(inventory.move_topics, account, moves))
-    return MovedInfo(len(moves) - len(problems), _failed(call, problems), inventory.position)
+    return MovedInfo(len(moves) - len(problems), failed_names(call, problems), inventory.position)
 
 
 async def _delete_topic(call: Call, query: AccountQuery) -> Position:
@@ -306,7 +312,9 @@ async def _alias(call: Call, query: AccountQuery, body: AliasRequest) -> TopicIn
 
 async def _search(call: Call, query: TopicsQuery) -> TopicList:
     account, inventory = _account(call, query), _inventory(call)
-    wanted = TopicQuery(query.prefix, query.glob, query.pattern)
+    wanted = TopicQuery(
+        query.prefix, query.glob, query.pattern, query.label, query.kind, query.durability, query.policy
+    )
     check_query(wanted)
     scope = f"{account}/{query.tenant}/{query.namespace}"
     if query.namespace and not query.tenant:
@@ -341,6 +349,7 @@ _TENANT: Final = (errors.TenantNotFound,)
 _NAMESPACE: Final = (*_TENANT, errors.NamespaceNotFound)
 _TOPIC: Final = (*_NAMESPACE, errors.TopicNotFound)
 _NAMING: Final = (errors.InventoryNameInvalid,)
+_SEARCHING: Final = (errors.GlobInvalid, errors.PatternInvalid, errors.PageTokenInvalid)
 _CHANGING: Final = (*_WRITING, *_TOPIC, errors.TopicBusy)
 
 _SHOWN: Final = on_cluster(Operation.DESCRIBE)
@@ -354,15 +363,18 @@ def _largest(_: Call) -> int:
 
 ROUTES = (
     HttpRoute(
-        "GET", "/v1/tenants", _list_tenants, _SHOWN, "Tenants by name, page by page",
-        (*_READING, errors.PageTokenInvalid),
+        "GET", "/v1/tenants", _list_tenants, _SHOWN, "Search tenants by prefix, glob, pattern or label, page by page",
+        (*_READING, *_SEARCHING),
     ),
     HttpRoute(
         "POST", "/v1/tenants", _create_tenants, _MADE,
         "Create tenants; existing ones stay unchanged, and the response lists those that failed",
-        _WRITING, body_limit_bytes=_largest, lines="names",
+        _WRITING, body_limit_bytes=_largest, rows=True,
     ),
-    HttpRoute("GET", "/v1/tenants/{tenant}", _show_tenant, _SHOWN, "One tenant", (*_READING, *_TENANT)),
+    HttpRoute(
+        "GET", "/v1/tenants/{tenant}", _show_tenant, _SHOWN, "One tenant and its numbers of namespaces and topics",
+        (*_READING, *_TENANT),
+    ),
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}", _change_tenant, _CHANGED, "Change the name or the labels of a tenant",
         (*_WRITING, *_TENANT, *_NAMING, errors.TenantExists),
@@ -373,13 +385,18 @@ ROUTES = (
         (*_WRITING, *_TENANT),
     ),
     HttpRoute(
-        "GET", "/v1/tenants/{tenant}/namespaces", _list_namespaces, _SHOWN, "Namespaces by name, page by page",
-        (*_READING, *_TENANT, errors.PageTokenInvalid),
+        "GET", "/v1/tenants/{tenant}/namespaces", _list_namespaces, _SHOWN,
+        "Search namespaces of a tenant by prefix, glob, pattern or label, page by page",
+        (*_READING, *_TENANT, *_SEARCHING),
+    ),
+    HttpRoute(
+        "GET", "/v1/namespaces", _search_namespaces, _SHOWN,
+        "Search namespaces of all tenants by prefix, glob, pattern or label, page by page", (*_READING, *_SEARCHING),
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces", _create_namespaces, _MADE,
         "Create namespaces; existing ones stay unchanged, and the response lists those that failed",
-        (*_WRITING, *_TENANT), body_limit_bytes=_largest, lines="names",
+        (*_WRITING, *_TENANT), body_limit_bytes=_largest, rows=True,
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}", _show_namespace, _SHOWN,
@@ -398,7 +415,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/topics", _create_topics, _MADE,
         "Create topics; existing ones stay unchanged, and the response lists those that failed",
-        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="names",
+        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, rows=True,
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/lookup", _lookup, _SHOWN,
@@ -412,11 +429,11 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,
         "Create an alias of a topic",
-        (*_CHANGING, *_NAMING, errors.TopicAliasCycle, errors.TopicExists),
+        (*_CHANGING, *_NAMING, errors.TopicAliasCycle, errors.TopicAliasDangling, errors.TopicExists),
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _show_topic, _SHOWN,
-        "One topic, by its name or by an alias", (*_READING, *_TOPIC),
+        "One topic, by its name or by an alias", (*_READING, *_TOPIC, errors.TopicAliasDangling),
     ),
     HttpRoute(
         "PATCH", "/v1/tenants/{tenant}/namespaces/{namespace}/topics/{name:any}", _change_topic, _CHANGED,
@@ -431,7 +448,7 @@ ROUTES = (
     HttpRoute(
         "GET", "/v1/topics", _search, _SHOWN,
         "Search the topics of a namespace, a tenant or an account by prefix, glob or pattern, page by page",
-        (*_READING, *_NAMESPACE, errors.PatternInvalid, errors.PageTokenInvalid),
+        (*_READING, *_NAMESPACE, *_SEARCHING),
     ),
     HttpRoute(
         "GET", "/v1/topics/{id}", _show_topic_by_id, _SHOWN, "The topic with an id, and its present name",

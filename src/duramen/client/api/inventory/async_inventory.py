@@ -9,18 +9,23 @@ from duramen.client.api.inventory.policies import AsyncPolicies
 from duramen.client.api.inventory.requests import (
     MOST_TOPICS,
     TENANTS,
+    AccountInfo,
     CreatedNames,
+    Filter,
     MovedTopics,
+    Names,
     NamespaceInfo,
     TenantInfo,
     TopicInfo,
     TopicPage,
     create_names,
     delete_path,
+    get_account,
     get_namespace,
     get_tenant,
     get_topic,
     get_topic_by_id,
+    list_accounts,
     list_namespaces,
     list_tenants,
     lookup,
@@ -61,6 +66,23 @@ class AsyncInventory:
         self.policies = AsyncPolicies(run)
         """Policies of the account, of tenants, namespaces and topics: describe, set."""
 
+    async def accounts(self, *, prefix: str = "", glob: str = "", pattern: str = "") -> list[AccountInfo]:
+        """Accounts that have tenants or policies, by name.
+
+        >>> await client.inventory.accounts(prefix="there-is-none-like-this")
+        []
+        """
+        return await self._run(list_accounts(Filter(prefix, glob, pattern)))
+
+    async def account(self, account: str) -> AccountInfo:
+        """An account with the numbers of its tenants, namespaces and topics. Raises AccountNotFound.
+
+        >>> await client.inventory.account("nobody")
+        Traceback (most recent call last):
+        duramen.base.errors.AccountNotFound: no tenant and no policy is in an account nobody
+        """
+        return await self._run(get_account(account))
+
     async def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
@@ -71,13 +93,15 @@ class AsyncInventory:
         """
         return await self._run(create_names(TENANTS + query(account), names, labels, None))
 
-    async def tenants(self, *, prefix: str = "", account: str = "") -> list[TenantInfo]:
-        """Tenants by name.
+    async def tenants(
+        self, *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", account: str = ""
+    ) -> list[TenantInfo]:
+        """Tenants by name: all, or by prefix, glob or RE2 pattern, or with a label, KEY or KEY=VALUE.
 
         >>> await client.inventory.tenants(prefix="there-is-none-like-this")
         []
         """
-        return await self._run(list_tenants(account, prefix))
+        return await self._run(list_tenants(account, Filter(prefix, glob, pattern, label)))
 
     async def tenant(self, tenant: str, *, account: str = "") -> TenantInfo:
         """A tenant. Raises TenantNotFound.
@@ -121,15 +145,20 @@ class AsyncInventory:
         """
         return await self._run(create_names(f"{tenant_path(tenant)}/namespaces{query(account)}", names, labels, None))
 
-    async def namespaces(self, tenant: str, *, prefix: str = "", account: str = "") -> list[NamespaceInfo]:
-        """Namespaces of a tenant by name. Raises TenantNotFound.
+    async def namespaces(
+        self, tenant: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "",
+        account: str = "",
+    ) -> list[NamespaceInfo]:  # fmt: skip
+        """Namespaces of a tenant, or of all, by name: all, or by prefix, glob or RE2 pattern, or with a label.
+
+        Raises TenantNotFound.
 
         >>> await client.inventory.create_tenants(["aio-t7"])
         CreatedNames(...)
         >>> await client.inventory.namespaces("aio-t7")
         []
         """
-        return await self._run(list_namespaces(account, tenant, prefix))
+        return await self._run(list_namespaces(account, tenant, Filter(prefix, glob, pattern, label)))
 
     async def namespace(self, namespace: str, *, account: str = "") -> NamespaceInfo:
         """The namespace TENANT/NAMESPACE. Raises TenantNotFound, NamespaceNotFound.
@@ -169,13 +198,14 @@ class AsyncInventory:
         await self._run(delete_path(account, namespace_path(namespace)))
 
     async def create_topics(
-        self, namespace: str, names: Iterable[str], *, progress: Callable[[int], object] | None = None,
+        self, namespace: str, names: Names, *, progress: Callable[[int], object] | None = None,
         account: str = "",
     ) -> CreatedNames:  # fmt: skip
         """Create any number of topics of a namespace; existing ones stay, and the result lists those that failed.
 
-        They are created some thousands at a time, each time all or none; `progress` gets the number requested so far. A
-        repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
+        `names` may be Arrow data too: a table, record batches or an array of pyarrow, or a data frame; of several
+        columns `name` counts. They are requested some thousands at a time; `progress` gets the number of each request.
+        A repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable, DependencyMissing …
 
         >>> await client.inventory.create_tenants(["aio-t11"])
         CreatedNames(...)
@@ -296,32 +326,35 @@ class AsyncInventory:
         return AsyncSubscription(self._run, path, prefix, position, account)
 
     async def search(
-        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", account: str = ""
-    ) -> AsyncIterator[TopicInfo]:
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", kind: str = "",
+        durability: str = "", policy: str = "", account: str = "",
+    ) -> AsyncIterator[TopicInfo]:  # fmt: skip
         """Topics and aliases of TENANT/NAMESPACE, of TENANT or of all, in the order of their names.
 
-        By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. Raises PatternInvalid,
-        TenantNotFound, NamespaceNotFound.
+        By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. `label`, KEY or KEY=VALUE, is
+        one of the namespace or its tenant; `kind` is `topic` or `alias`; `durability` is `sync` or `os`; `policy` is
+        one that is set on the topic itself. Raises GlobInvalid, PatternInvalid, TenantNotFound, NamespaceNotFound.
 
         >>> [topic async for topic in client.inventory.search(prefix="there-is-none-like-this")]
         []
         """
         after: str | None = ""
+        wanted = Filter(prefix, glob, pattern, label, kind, durability, policy)
         while after is not None:
-            page = await self.search_page(
-                scope, prefix=prefix, glob=glob, pattern=pattern, after=after, account=account
-            )
+            page = await self._run(search(account, scope, wanted, after, MOST_TOPICS))
             for topic in page.topics:
                 yield topic
             after = page.next
 
     async def search_page(
-        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", after: str = "",
-        limit: int = MOST_TOPICS, account: str = "",
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", kind: str = "",
+        durability: str = "", policy: str = "", after: str = "", limit: int = MOST_TOPICS, account: str = "",
     ) -> TopicPage:  # fmt: skip
         """One page of a search; a page may have fewer than `limit` topics before the last one. More in `search`.
 
         >>> (await client.inventory.search_page(glob="there-is-none-like-this*")).topics
         []
         """
-        return await self._run(search(account, scope, prefix, glob, pattern, after, limit))
+        return await self._run(
+            search(account, scope, Filter(prefix, glob, pattern, label, kind, durability, policy), after, limit)
+        )

@@ -9,18 +9,23 @@ from duramen.client.api.inventory.policies import Policies
 from duramen.client.api.inventory.requests import (
     MOST_TOPICS,
     TENANTS,
+    AccountInfo,
     CreatedNames,
+    Filter,
     MovedTopics,
+    Names,
     NamespaceInfo,
     TenantInfo,
     TopicInfo,
     TopicPage,
     create_names,
     delete_path,
+    get_account,
     get_namespace,
     get_tenant,
     get_topic,
     get_topic_by_id,
+    list_accounts,
     list_namespaces,
     list_tenants,
     lookup,
@@ -66,6 +71,23 @@ class Inventory:
         self.policies = Policies(run)
         """Policies of the account, of tenants, namespaces and topics: describe, set."""
 
+    def accounts(self, *, prefix: str = "", glob: str = "", pattern: str = "") -> list[AccountInfo]:
+        """Accounts that have tenants or policies, by name.
+
+        >>> client.inventory.accounts(prefix="there-is-none-like-this")
+        []
+        """
+        return self._run(list_accounts(Filter(prefix, glob, pattern)))
+
+    def account(self, account: str) -> AccountInfo:
+        """An account with the numbers of its tenants, namespaces and topics. Raises AccountNotFound.
+
+        >>> client.inventory.account("nobody")
+        Traceback (most recent call last):
+        duramen.base.errors.AccountNotFound: no tenant and no policy is in an account nobody
+        """
+        return self._run(get_account(account))
+
     def create_tenants(
         self, names: Iterable[str], *, labels: Mapping[str, str] | None = None, account: str = ""
     ) -> CreatedNames:
@@ -76,13 +98,15 @@ class Inventory:
         """
         return self._run(create_names(TENANTS + query(account), names, labels, None))
 
-    def tenants(self, *, prefix: str = "", account: str = "") -> list[TenantInfo]:
-        """Tenants by name.
+    def tenants(
+        self, *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", account: str = ""
+    ) -> list[TenantInfo]:
+        """Tenants by name: all, or by prefix, glob or RE2 pattern, or with a label, KEY or KEY=VALUE.
 
         >>> client.inventory.tenants(prefix="there-is-none-like-this")
         []
         """
-        return self._run(list_tenants(account, prefix))
+        return self._run(list_tenants(account, Filter(prefix, glob, pattern, label)))
 
     def tenant(self, tenant: str, *, account: str = "") -> TenantInfo:
         """A tenant. Raises TenantNotFound.
@@ -126,15 +150,20 @@ class Inventory:
         """
         return self._run(create_names(f"{tenant_path(tenant)}/namespaces{query(account)}", names, labels, None))
 
-    def namespaces(self, tenant: str, *, prefix: str = "", account: str = "") -> list[NamespaceInfo]:
-        """Namespaces of a tenant by name. Raises TenantNotFound.
+    def namespaces(
+        self, tenant: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "",
+        account: str = "",
+    ) -> list[NamespaceInfo]:  # fmt: skip
+        """Namespaces of a tenant, or of all, by name: all, or by prefix, glob or RE2 pattern, or with a label.
+
+        Raises TenantNotFound.
 
         >>> client.inventory.create_tenants(["t7"])
         CreatedNames(...)
         >>> client.inventory.namespaces("t7")
         []
         """
-        return self._run(list_namespaces(account, tenant, prefix))
+        return self._run(list_namespaces(account, tenant, Filter(prefix, glob, pattern, label)))
 
     def namespace(self, namespace: str, *, account: str = "") -> NamespaceInfo:
         """The namespace TENANT/NAMESPACE. Raises TenantNotFound, NamespaceNotFound.
@@ -174,13 +203,14 @@ class Inventory:
         self._run(delete_path(account, namespace_path(namespace)))
 
     def create_topics(
-        self, namespace: str, names: Iterable[str], *, progress: Callable[[int], object] | None = None,
+        self, namespace: str, names: Names, *, progress: Callable[[int], object] | None = None,
         account: str = "",
     ) -> CreatedNames:  # fmt: skip
         """Create any number of topics of a namespace; existing ones stay, and the result lists those that failed.
 
-        They are created some thousands at a time, each time all or none; `progress` gets the number requested so far. A
-        repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable …
+        `names` may be Arrow data too: a table, record batches or an array of pyarrow, or a data frame; of several
+        columns `name` counts. They are requested some thousands at a time; `progress` gets the number of each request.
+        A repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable, DependencyMissing …
 
         >>> client.inventory.create_tenants(["t11"])
         CreatedNames(...)
@@ -299,29 +329,34 @@ class Inventory:
         return Subscription(self._run, path, prefix, position, account)
 
     def search(
-        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", account: str = ""
-    ) -> Iterator[TopicInfo]:
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", kind: str = "",
+        durability: str = "", policy: str = "", account: str = "",
+    ) -> Iterator[TopicInfo]:  # fmt: skip
         """Topics and aliases of TENANT/NAMESPACE, of TENANT or of all, in the order of their names.
 
-        By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. Raises PatternInvalid,
-        TenantNotFound, NamespaceNotFound.
+        By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. `label`, KEY or KEY=VALUE, is
+        one of the namespace or its tenant; `kind` is `topic` or `alias`; `durability` is `sync` or `os`; `policy` is
+        one that is set on the topic itself. Raises GlobInvalid, PatternInvalid, TenantNotFound, NamespaceNotFound.
 
         >>> list(client.inventory.search(prefix="there-is-none-like-this"))
         []
         """
         after: str | None = ""
+        wanted = Filter(prefix, glob, pattern, label, kind, durability, policy)
         while after is not None:
-            page = self._run(search(account, scope, prefix, glob, pattern, after, MOST_TOPICS))
+            page = self._run(search(account, scope, wanted, after, MOST_TOPICS))
             yield from page.topics
             after = page.next
 
     def search_page(
-        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", after: str = "",
-        limit: int = MOST_TOPICS, account: str = "",
+        self, scope: str = "", *, prefix: str = "", glob: str = "", pattern: str = "", label: str = "", kind: str = "",
+        durability: str = "", policy: str = "", after: str = "", limit: int = MOST_TOPICS, account: str = "",
     ) -> TopicPage:  # fmt: skip
         """One page of a search; a page may have fewer than `limit` topics before the last one. More in `search`.
 
         >>> client.inventory.search_page(glob="there-is-none-like-this*").topics
         []
         """
-        return self._run(search(account, scope, prefix, glob, pattern, after, limit))
+        return self._run(
+            search(account, scope, Filter(prefix, glob, pattern, label, kind, durability, policy), after, limit)
+        )

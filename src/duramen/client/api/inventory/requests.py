@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -10,15 +10,20 @@ import msgspec
 from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.client.api.arguments import flag, refused, text, whole
 from duramen.client.api.http import Program, Question
+from duramen.client.api.inventory.name_columns import ArrowColumns, has_columns, names_in_columns
 from duramen.client.api.values import value_of
 from duramen.client.http import path_of, problem_of
 
 __all__ = [
-    "MOST_TOPICS", "TENANTS", "CreatedNames", "MovedTopics", "NamespaceInfo", "TenantInfo", "TopicInfo", "TopicPage",
-    "create_names", "delete_path", "get_namespace", "get_tenant", "get_topic", "get_topic_by_id", "list_namespaces",
-    "list_tenants", "lookup", "make_alias", "move_topic", "move_topics", "namespace_path", "query", "search",
-    "tenant_path", "topic_path", "update_namespace", "update_tenant",
+    "MOST_TOPICS", "TENANTS", "AccountInfo", "CreatedNames", "Filter", "MovedTopics", "Names", "NamespaceInfo",
+    "TenantInfo", "TopicInfo", "TopicPage", "create_names", "delete_path", "get_account", "get_namespace",
+    "get_tenant", "get_topic", "get_topic_by_id", "list_accounts", "list_namespaces", "list_tenants", "lookup",
+    "make_alias", "move_topic", "move_topics", "namespace_path", "query", "search", "tenant_path", "topic_path",
+    "update_namespace", "update_tenant",
 ]  # fmt: skip
+
+Names: TypeAlias = Iterable[str] | ArrowColumns
+"""Names, or Arrow data with a column of names."""
 
 _NAMES_AT_ONCE: Final = 20_000
 _LOOKUPS_AT_ONCE: Final = 1000
@@ -29,7 +34,9 @@ TENANTS: Final = "/v1/tenants"
 
 
 class TenantInfo(msgspec.Struct, frozen=True):
-    """A tenant; `position` is, as in all responses, the position of each shard's view.
+    """A tenant and its number of namespaces; one that was requested on its own has its number of `topics` too.
+
+    `position` is, as in all responses, the position of each shard's view.
 
     >>> client.inventory.create_tenants(["acme"], labels={"team": "blue"})
     CreatedNames(...)
@@ -42,6 +49,24 @@ class TenantInfo(msgspec.Struct, frozen=True):
     created_at_ms: int
     labels: dict[str, str]
     position: str = ""
+    namespaces: int = 0
+    topics: int | None = None
+
+
+class AccountInfo(msgspec.Struct, frozen=True):
+    """An account and the numbers of its tenants and namespaces; one that was requested on its own has `topics` too.
+
+    >>> client.inventory.create_tenants(["pyxis"], account="stars")
+    CreatedNames(...)
+    >>> client.inventory.account("stars").tenants
+    1
+    """
+
+    name: str
+    tenants: int
+    namespaces: int
+    position: str = ""
+    topics: int | None = None
 
 
 class NamespaceInfo(msgspec.Struct, frozen=True):
@@ -174,14 +199,15 @@ def _path_wish(path: str) -> dict[str, str]:
 
 
 def create_names(
-    path: str, names: Iterable[str], labels: Mapping[str, str] | None, progress: Callable[[int], object] | None
+    path: str, names: Names, labels: Mapping[str, str] | None, progress: Callable[[int], object] | None
 ) -> Program[CreatedNames]:
     """Create tenants, namespaces or topics, a batch at a time."""
     if isinstance(names, str):
         raise RequestInvalid("names are given in a list: write [name] for a single one")
     created, existing, failed, position = 0, 0, dict[str, DuramenError](), ""
+    listed = names_in_columns(names, failed) if has_columns(names) else cast("Iterable[str]", names)
     more: dict[str, object] = {} if labels is None else {"labels": dict(labels)}
-    for some in _batched(names, _NAMES_AT_ONCE):
+    for some in _batched(listed, _NAMES_AT_ONCE):
         wish = {"names": [name if type(name) is str else text("name", name) for name in some], **more}
         answer = value_of((yield Question("POST", path, wish)), dict[str, Any])
         created += value_of(answer.get("created"), int)
@@ -193,10 +219,29 @@ def create_names(
     return CreatedNames(created, existing, failed, position)
 
 
-def _listed(path: str, key: str, account: str, prefix: str) -> Program[list[dict[str, Any]]]:
+class Filter(NamedTuple):
+    """Which names are found: by prefix, by glob or by an RE2 pattern for whole names, and by a label.
+
+    The others are for topics only: see `Inventory.search`.
+    """
+
+    prefix: str = ""
+    glob: str = ""
+    pattern: str = ""
+    label: str = ""
+    kind: str = ""
+    durability: str = ""
+    policy: str = ""
+
+    def asked(self) -> dict[str, str]:
+        """The parameters of a query."""
+        return {name: text(name, value) for name, value in self._asdict().items()}
+
+
+def _listed(path: str, key: str, account: str, wanted: Filter) -> Program[list[dict[str, Any]]]:
     found, after = list[dict[str, Any]](), ""
     while True:
-        asked = query(account, prefix=text("prefix", prefix), after=after)
+        asked = query(account, **wanted.asked(), after=after)
         page = value_of((yield Question("GET", path + asked)), dict[str, Any])
         found += value_of(page.get(key, []), list[dict[str, Any]])
         after = page.get("next") or ""
@@ -204,15 +249,25 @@ def _listed(path: str, key: str, account: str, prefix: str) -> Program[list[dict
             return found
 
 
-def list_tenants(account: str, prefix: str) -> Program[list[TenantInfo]]:
+def list_accounts(wanted: Filter) -> Program[list[AccountInfo]]:
+    """Accounts by name."""
+    return value_of((yield from _listed("/v1/accounts", "accounts", "", wanted)), list[AccountInfo])
+
+
+def get_account(account: str) -> Program[AccountInfo]:
+    """An account."""
+    return value_of((yield Question("GET", path_of("accounts", text("account", account)))), AccountInfo)
+
+
+def list_tenants(account: str, wanted: Filter) -> Program[list[TenantInfo]]:
     """Tenants by name."""
-    return value_of((yield from _listed(TENANTS, "tenants", account, prefix)), list[TenantInfo])
+    return value_of((yield from _listed(TENANTS, "tenants", account, wanted)), list[TenantInfo])
 
 
-def list_namespaces(account: str, tenant: str, prefix: str) -> Program[list[NamespaceInfo]]:
-    """Namespaces by name."""
-    rows = yield from _listed(f"{tenant_path(tenant)}/namespaces", "namespaces", account, prefix)
-    return value_of(rows, list[NamespaceInfo])
+def list_namespaces(account: str, tenant: str, wanted: Filter) -> Program[list[NamespaceInfo]]:
+    """Namespaces of a tenant, or of all, by name."""
+    path = f"{tenant_path(tenant)}/namespaces" if tenant else "/v1/namespaces"
+    return value_of((yield from _listed(path, "namespaces", account, wanted)), list[NamespaceInfo])
 
 
 def get_tenant(account: str, tenant: str) -> Program[TenantInfo]:
@@ -299,14 +354,14 @@ def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:
     return value_of((yield question), TopicInfo)
 
 
-def search(
-    account: str, scope: str, prefix: str, glob: str, pattern: str, after: str, limit: int
-) -> Program[TopicPage]:
+def search(account: str, scope: str, wanted: Filter, after: str, limit: int) -> Program[TopicPage]:
     """A page of topics."""
     tenant, _, namespace = text("scope", scope).partition("/")
+    if "/" in namespace:
+        raise refused("scope", scope, "TENANT or TENANT/NAMESPACE")
     asked = query(
-        account, tenant=tenant, namespace=namespace, prefix=text("prefix", prefix), glob=text("glob", glob),
-        pattern=text("pattern", pattern), after=text("after", after), limit=whole("limit", limit, 1, MOST_TOPICS),
+        account, tenant=tenant, namespace=namespace, **wanted.asked(),
+        after=text("after", after), limit=whole("limit", limit, 1, MOST_TOPICS),
     )  # fmt: skip
     answer = value_of((yield Question("GET", f"/v1/topics{asked}")), dict[str, Any])
     return TopicPage(

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
 from duramen.codec.shown_batches import BATCHES_TYPE
+from duramen.doors.http.serving.rows import ARROW, BodyRows, arrow_rows, json_rows
 from duramen.service.forwarding.memory import Room
 
 __all__ = ["NDJSON", "RECEIVE_S", "Bodies"]
@@ -20,6 +21,8 @@ RECEIVE_S: Final = 5.0
 NDJSON: Final = "application/x-ndjson"
 _JSON: Final = "application/json"
 _LINES: Final = msgspec.json.Decoder()
+_ROWS: Final = {NDJSON: json_rows, ARROW: arrow_rows}
+_MOST_OF_ROWS: Final = 16  # since each may take long
 
 
 class Bodies:
@@ -27,25 +30,31 @@ class Bodies:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._of_rows = Room(_MOST_OF_ROWS)
 
     async def read(
-        self, request: Request, type_: type[T], limit_bytes: int, lines: str = "", *, batches: bool = False
-    ) -> T | bytearray:
+        self, request: Request, type_: type[T], limit_bytes: int, lines: str = "", *, batches: bool = False,
+        rows: bool = False,
+    ) -> T | bytearray | BodyRows:  # fmt: skip
         """The body as `type_`. With `lines` an NDJSON body is accepted: its lines become that field, an entry each.
 
-        With `batches` a body of record batches is returned as bytes.
+        With `batches` a body of record batches is returned as bytes. With `rows` one of NDJSON or Arrow is returned
+        before it is received.
 
         Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid.
         """
         # A form of any web page can send other types without asking; none can send these.
         said = request.headers.get("content-type", "")
         sent = said.partition(";")[0].strip().lower()
-        taken = (_JSON, *((NDJSON,) if lines else ()), *((BATCHES_TYPE,) if batches else ()))
+        formats = _ROWS if rows else {}
+        taken = (_JSON, *((NDJSON,) if lines else ()), *((BATCHES_TYPE,) if batches else ()), *formats)
         if sent not in taken:
             raise BodyTypeUnsupported(
                 f"a body is {' or '.join(taken)}, not {said[:40] or 'of no type'}: say so in Content-Type, as"
                 " `curl --json` does"
             )
+        if sent in formats:
+            return BodyRows(request, self._room, self._of_rows, formats[sent])
         try:
             async with asyncio.timeout(RECEIVE_S):
                 content = await self._received(request, limit_bytes)
@@ -65,7 +74,7 @@ class Bodies:
         try:
             async for chunk in request.stream():
                 if len(content) + len(chunk) > limit_bytes:
-                    raise BodyTooLarge(f"a body has at most {limit_bytes} bytes on this path")
+                    raise BodyTooLarge(f"a JSON body has at most {limit_bytes} bytes on this path")
                 if not self._room.take(len(chunk)):
                     limit = self._room.limit_bytes
                     raise NodeBusy(f"the request bodies in progress already have {limit} bytes")

@@ -18,6 +18,7 @@ from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PROBLEM_JSON
 from duramen.doors.http.serving.routes import HttpRoute
+from duramen.doors.http.serving.rows import ARROW
 from duramen.doors.problems import Problem, status_of
 from duramen.service.authorize import REFUSALS
 
@@ -106,6 +107,8 @@ def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[types["body"]]}}}
         if route.lines:
             operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
+        for type_ in (NDJSON, ARROW) if route.rows else ():
+            operation["requestBody"]["content"][type_] = {"schema": {"type": "string"}}
         if route.batches:
             operation["requestBody"]["content"][BATCHES_TYPE] = {"schema": {"type": "string"}}
     answers = {str(status): _answer(status, types["return"], schemas, route.formats) for status in route.statuses}

@@ -17,6 +17,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.principal import ANONYMOUS, Principal
 from duramen.base.usage import Usage
 from duramen.doors.http.reads import HttpReads
+from duramen.doors.http.serving.rows import BodyRows
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.admission import NOTHING_NEEDED, AdmissionRules, Admitted, Need, Refuses, Service, cluster
 from duramen.service.authorize import Access, Operation, ResourceType
@@ -148,7 +149,8 @@ class HttpRoute:
     `rules` state the accesses that requests need; with `by_body` they depend on the body, which is read first. `errors`
     are those that only this route returns, `statuses` its success statuses; `body_limit_bytes` is evaluated for each
     request. With `lines` the body may be NDJSON, whose lines are the entries of that field. With `batches` it may be
-    record batches, which the handler receives as bytes.
+    record batches, which the handler receives as bytes; with `rows` NDJSON or Arrow of any length, received by the
+    handler.
     """
 
     method: Method
@@ -164,6 +166,7 @@ class HttpRoute:
     """Media types that it answers with besides JSON, where the header Accept names one."""
     lines: str = ""
     batches: bool = False
+    rows: bool = False
 
     def types(self) -> Mapping[str, Any]:
         """The types of `query`, `body` and `return`, as far as the handler has them."""
@@ -172,4 +175,6 @@ class HttpRoute:
             hints["return"] = next(one for one in get_args(hints["return"]) if one is not Response)
         if self.batches:
             hints["body"] = next(one for one in get_args(hints["body"]) if one is not bytearray)
+        if self.rows:
+            hints["body"] = next(one for one in get_args(hints["body"]) if one is not BodyRows)
         return {name: hints[name] for name in ("query", "body", "return") if name in hints}

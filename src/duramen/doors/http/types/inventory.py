@@ -1,6 +1,6 @@
 """Tenants, namespaces and topics of the inventory, as JSON."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -10,12 +10,15 @@ from duramen.doors.problems import Problem
 
 __all__ = [
     "MOST_NAMES",
+    "AccountInfo",
+    "AccountList",
     "AccountQuery",
     "AliasRequest",
     "CreatedInfo",
     "FailedName",
     "LookupRequest",
     "MovedInfo",
+    "NamesQuery",
     "NamesRequest",
     "NamespaceChange",
     "NamespaceInfo",
@@ -63,14 +66,42 @@ class PositionQuery(msgspec.Struct):
     position: _Position = ""
 
 
-class PartsQuery(msgspec.Struct):
-    """Which tenants or namespaces are listed."""
+class NamesQuery(msgspec.Struct):
+    """Which names are listed."""
 
-    account: _Account = ""
     position: _Position = ""
     prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
+    glob: Annotated[
+        str, Meta(min_length=1, description="Only names that match this glob: `*`, `?`, `[abc]`, `[!abc]`")
+    ] = ""
+    pattern: Annotated[str, Meta(min_length=1, description="Only names that match this RE2 expression as a whole")] = ""
     after: Annotated[str, Meta(description="`next` of the previous page of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most on one page")] = _LARGEST_PAGE
+
+
+class PartsQuery(NamesQuery):
+    """Which tenants or namespaces of an account are listed."""
+
+    account: _Account = ""
+    label: Annotated[str, Meta(description="Only those with this label: KEY or KEY=VALUE")] = ""
+
+
+class AccountInfo(msgspec.Struct):
+    """An account and the numbers of its tenants and namespaces; of a single account also that of its topics."""
+
+    name: str
+    tenants: int
+    namespaces: int
+    position: str
+    topics: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class AccountList(msgspec.Struct):
+    """Accounts in the order of their names. `next` is `after` of the next page; null: this is the last page."""
+
+    accounts: list[AccountInfo]
+    next: str | None
+    position: str
 
 
 class NamesRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,32 +118,37 @@ class TopicNames(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailedName(msgspec.Struct):
-    """A name for which the request failed, and the reason."""
+    """A name for which the request failed, and the reason. A row of a body that has no name has its number, `row`."""
 
     name: str
     problem: Problem
+    row: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class CreatedInfo(msgspec.Struct):
     """The number of names created, the number that existed, and the failures.
 
-    `position` is the position after the change.
+    `failures` is the number of failures; `failed` has the first 10,000 of NDJSON and Arrow, and all of JSON. `position`
+    is the position after the change.
     """
 
     created: int
     existing: int
     failed: list[FailedName]
+    failures: int
     position: str
 
 
 class TenantInfo(msgspec.Struct):
-    """A tenant."""
+    """A tenant and its number of namespaces; a single tenant also has its number of `topics`."""
 
     account: str
     name: str
     created_at_ms: int
     labels: _Labels
+    namespaces: int
     position: str
+    topics: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class TenantList(msgspec.Struct):
@@ -199,6 +235,12 @@ class TopicsQuery(msgspec.Struct):
     pattern: Annotated[
         str, Meta(min_length=1, description="Only topics whose whole name matches this RE2 expression")
     ] = ""
+    label: Annotated[
+        str, Meta(description="Only topics whose namespace or tenant has this label: KEY or KEY=VALUE")
+    ] = ""
+    kind: Annotated[Literal["", "topic", "alias"], Meta(description="`topic`: no aliases; `alias`: only aliases")] = ""
+    durability: Annotated[Literal["", "sync", "os"], Meta(description="Only topics with this durability")] = ""
+    policy: Annotated[str, Meta(description="Only topics on which this policy is set, not inherited")] = ""
     after: Annotated[str, Meta(description="`next` of the previous page of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most topics on one page")] = 100
 
