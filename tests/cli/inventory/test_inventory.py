@@ -118,6 +118,25 @@ def test_searches_that_cannot_be_are_refused(duramen: Run, tenant: str) -> None:
     assert (wrong.code, "[page-token-invalid]" in wrong.err) == (1, True)
 
 
+def test_parts_are_searched_and_counted(duramen: Run, tenant: str) -> None:
+    assert duramen("namespace", "update", f"{tenant}/dev", "--label", "stage=first").code == 0
+    assert duramen("topic", "create", f"{tenant}/dev/a", f"{tenant}/prod/b").code == 0
+    found = duramen("tenant", "search", "--glob", f"{tenant[:-1]}?", "--label", "team=blue")
+    assert found.out.splitlines()[1].split() == [tenant, "2", "team=blue"]
+    assert duramen("tenant", "describe", tenant).out.splitlines()[0].endswith(": 2 namespaces, 2 topics")
+    rows = duramen("namespace", "search", tenant, "--pattern", "d.*", "--label", "stage").out.splitlines()[1:]
+    assert [row.split() for row in rows] == [[f"{tenant}/dev", "1"]]
+    topics = json.loads(duramen("topic", "search", tenant, "--label", "stage=first", "--format", "json").out)["topics"]
+    assert [one["name"] for one in topics] == ["a"]
+    assert duramen("tenant", "create", f"{tenant}-x", "--account", f"a-{tenant}").code == 0
+    listed = duramen("account", "list", "--prefix", f"a-{tenant}").out.splitlines()[1:]
+    assert [row.split() for row in listed] == [[f"a-{tenant}", "1", "0"]]
+    shown = duramen("account", "describe", f"a-{tenant}")
+    assert shown.out == f"Account a-{tenant}: 1 tenant, 0 namespaces, 0 topics\n"
+    wrong = duramen("tenant", "create", "x", "--account", "a/b")
+    assert (wrong.code, "'a/b' is no name of an account" in wrong.err) == (1, True)
+
+
 def test_tenants_and_namespaces_are_listed_renamed_and_deleted(duramen: Run, tenant: str) -> None:
     assert duramen("namespace", "rename", f"{tenant}/dev", "test").code == 0
     assert duramen("tenant", "rename", tenant, f"{tenant}-2").code == 0

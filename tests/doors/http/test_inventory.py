@@ -196,14 +196,76 @@ def test_tenants_and_namespaces_are_listed_page_by_page(ask: Ask, tenant: str) -
     assert [(one["name"], one["labels"]) for one in listed] == [(tenant, {"team": "blue"})]
 
 
+def test_parts_are_searched_and_counted(ask: Ask, tenant: str) -> None:
+    account = f"a-{tenant}"
+    ask(
+        "POST",
+        f"/v1/tenants?account={account}",
+        {"names": [f"{tenant}-{name}" for name in "cab"], "labels": {"x": "1"}},
+    )
+    ask("PATCH", f"/v1/tenants/{tenant}-b?account={account}", {"labels": {"x": "2"}})
+    for name in ("a", "b"):
+        path = f"/v1/tenants/{tenant}-{name}/namespaces"
+        assert ask("POST", f"{path}?account={account}", {"names": ["dev", "prod", f"only-{name}"]})[1]["created"] == 3
+        assert ask("POST", f"{path}/dev/topics?account={account}", {"names": ["t1", "t2"]})[1]["created"] == 2
+        ask("PATCH", f"{path}/prod?account={account}", {"labels": {"of": name}})
+
+    def found(path: str, key: str) -> list[str]:
+        """All pages of one entry each."""
+        names, after = list[str](), ""
+        while True:
+            page = ask("GET", f"{path}&account={account}&limit=1&after={after}")[1]
+            names += [one["name"].replace(f"{tenant}-", "") for one in page[key]]
+            after = page["next"]
+            if after is None:
+                return names
+
+    assert found("/v1/tenants?glob=*-[ab]", "tenants") == ["a", "b"]
+    assert found("/v1/tenants?label=x=1", "tenants") == ["a", "c"]
+    assert found(f"/v1/tenants?pattern={tenant}-.&label=x", "tenants") == ["a", "b", "c"]
+    assert found(f"/v1/tenants/{tenant}-b/namespaces?pattern=only.*|dev", "namespaces") == ["dev", "only-b"]
+    assert found("/v1/namespaces?prefix=only", "namespaces") == ["only-a", "only-b"]
+    assert found("/v1/namespaces?label=of=b", "namespaces") == ["prod"]
+    assert found("/v1/namespaces?glob=nothing*", "namespaces") == []
+    shown = ask("GET", f"/v1/tenants/{tenant}-a?account={account}")[1]
+    assert (shown["namespaces"], shown["topics"]) == (3, 2)
+    shown = ask("GET", f"/v1/accounts/{account}")[1]
+    assert [shown[what] for what in ("name", "tenants", "namespaces", "topics")] == [account, 3, 6, 4]
+    listed = ask("GET", f"/v1/accounts?glob={account[:-1]}*")[1]["accounts"]
+    assert [(one["name"], one["tenants"], one["namespaces"]) for one in listed] == [(account, 3, 6)]
+    for path, problem in (
+        ("/v1/accounts/none", "account-not-found"), ("/v1/accounts?glob=[", "glob-invalid"),
+        ("/v1/namespaces?pattern=(", "pattern-invalid"), ("/v1/tenants?after=x", "page-token-invalid"),
+        ("/v1/topics?policy=quota.topics", "request-invalid"), ("/v1/topics?kind=x", "request-invalid"),
+    ):  # fmt: skip
+        assert (path, ask("GET", path)[1]["type"]) == (path, problem)
+
+
+def test_topics_are_filtered(ask: Ask, tenant: str) -> None:
+    dev, prod = (f"/v1/tenants/{tenant}/namespaces/{namespace}" for namespace in ("dev", "prod"))
+    ask("POST", f"{dev}/topics", {"names": ["a", "b"]})
+    ask("PATCH", f"/v1/policies/{tenant}/prod", {"policies": {"durability": "os"}})
+    ask("POST", f"{prod}/topics", {"names": ["c"]})
+    ask("POST", f"{prod}/aliases", {"name": "d", "topic": {"tenant": tenant, "namespace": "dev", "name": "a"}})
+    ask("PATCH", f"/v1/policies/{tenant}/dev/b", {"policies": {"retention.ms": 1000}})
+    ask("PATCH", prod, {"labels": {"stage": "last"}})
+    for query, names in (
+        ("kind=topic", "abc"), ("kind=alias", "d"), ("durability=os", "c"), ("durability=sync&kind=topic", "ab"),
+        ("policy=retention.ms", "b"), ("label=team=blue", "abcd"), ("label=stage", "cd"), ("label=stage=first", ""),
+    ):  # fmt: skip
+        page = ask("GET", f"/v1/topics?tenant={tenant}&{query}")[1]
+        assert (query, "".join(one["name"] for one in page["topics"])) == (query, names)
+    token = ask("GET", f"/v1/topics?tenant={tenant}&kind=topic&limit=1")[1]["next"]
+    assert ask("GET", f"/v1/topics?tenant={tenant}&kind=alias&after={token}")[1]["type"] == "page-token-invalid"
+
+
 def test_every_read_takes_a_position_and_refuses_what_is_none(ask: Ask, tenant: str) -> None:
     topic = ask("GET", f"/v1/tenants/{tenant}")[1]["position"]
-    reads = [
-        path for path, methods in ask("GET", "/v1/openapi.json")[1]["paths"].items()
-        if "get" in methods and path.startswith(("/v1/tenants", "/v1/topics", "/v1/policies"))
-    ]  # fmt: skip
+    parts = tuple(f"/v1/{part}" for part in ("accounts", "tenants", "namespaces", "topics", "policies"))
+    paths = ask("GET", "/v1/openapi.json")[1]["paths"].items()
+    reads = [path for path, methods in paths if "get" in methods and path.startswith(parts)]
     assert len(reads) > 8
-    names = {"tenant": tenant, "namespace": "dev", "name": "a", "id": str(uuid4())}
+    names = {"account": "default", "tenant": tenant, "namespace": "dev", "name": "a", "id": str(uuid4())}
     for path in reads:
         for part, name in names.items():
             path = path.replace(f"{{{part}}}", name)  # noqa: PLW2901
