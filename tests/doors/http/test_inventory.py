@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterable
 from http.client import HTTPConnection
+from socket import create_connection
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from tests.clients import until
 from tests.doors.http.conftest import Ask
 
 from duramen.node.process import NodeProcess
@@ -271,3 +273,16 @@ def test_every_read_takes_a_position_and_refuses_what_is_none(ask: Ask, tenant: 
             path = path.replace(f"{{{part}}}", name)  # noqa: PLW2901
         assert (path, ask("GET", f"{path}?position=zzz")[1].get("type")) == (path, "request-invalid")
         assert ask("GET", f"{path}?position={topic}")[1].get("type") != "request-invalid"
+
+
+def test_bulk_requests_in_progress_are_bounded_and_end_with_their_clients(tenant: str, node: NodeProcess) -> None:
+    path = f"/v1/tenants/{tenant}/namespaces/dev/topics"
+    head = f"POST {path} HTTP/1.1\r\nHost: {node.http}\r\nContent-Type: {NDJSON}\r\nContent-Length: 1000\r\n\r\n"
+    host, _, port = node.http.rpartition(":")
+    unfinished = [create_connection((host, int(port))) for _ in range(16)]
+    for connection in unfinished:
+        connection.sendall(head.encode() + b'"a"\n')
+    until(lambda: post_rows(node, path, b'"b"', NDJSON)[1].get("type") == "node-busy")
+    for connection in unfinished:
+        connection.close()
+    until(lambda: post_rows(node, path, b'"b"', NDJSON)[0] == 200)
