@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients import CONFLUENT, LIBRARIES, Record, until
 
 import duramen
 from duramen.base.errors import DuramenError
 from duramen.client.api.client import Client, connect
+from duramen.client.http import HttpNode, RequestBody
 from duramen.node.processes import NodeProcesses
 from duramen.spark.options import Options
 from duramen.spark.read.exports import InventoryReader
@@ -50,6 +53,25 @@ def test_any_node_takes_topics_and_kafka_clients_find_their_records(tmp_path: Pa
         assert found(clients[1], "shop/prod/orders-7") == ""
         reads = CONFLUENT.consume(nodes.bootstrap_servers, "shop.dev.new", 1, 1)
         assert [read.value for read in reads] == [b"1"]
+        admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
+        for name, code in (("shop.dev.new", "TOPIC_ALREADY_EXISTS"), ("shop.dev.none", "TOPIC_EXCEPTION")):
+            with pytest.raises(KafkaException, match=code):
+                admin.create_topics([NewTopic(name, 1)])[name].result(30)
+        for node in nodes.nodes.values():
+            content = RequestBody(b'"b"\nnope\n{"name": "a"}\n', "application/x-ndjson")
+            made = HttpNode(node.http).ask("POST", "/v1/tenants/shop/namespaces/dev/topics", content)
+            assert (made["created"] + made["existing"], [one["row"] for one in made["failed"]]) == (2, [2])
+        one.policies.set("shop/dev/a", {"retention.ms": 1_000})
+        two.alias("shop/dev/c", "shop/prod/last")
+        for inventory in (one, two, three):
+            assert [topic.name for topic in inventory.search("shop/dev", policy="retention.ms")] == ["a"]
+            assert [topic.name for topic in inventory.search("shop", kind="alias")] == ["c"]
+            account = inventory.account("default")
+            assert (account.tenants, account.namespaces, account.topics) == (1, 2, 63)
+        three.delete_namespace("shop/prod")
+        with pytest.raises(duramen.errors.TopicAliasDangling):
+            one.topic("shop/dev/c")
+        two.delete_topic("shop/dev/c")
         for client in clients:
             client.close()
 
