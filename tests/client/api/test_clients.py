@@ -250,6 +250,8 @@ class TestReading:
     def test_no_such_stream(self, face: Face) -> None:
         with pytest.raises(errors.StreamNotFound, match=r"client\.streams\.create\('nobody'\) makes one"):
             face.consume("nobody")
+        with pytest.raises(errors.StreamNotFound, match=r"no stream a\.b\.c, and no topic a/b/c of a tenant"):
+            face.consume("a.b.c")
 
 
 class TestWhatIsSafe:

@@ -8,7 +8,14 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 from tests.clients import CONFLUENT, Library, Record, until
 from tests.doors.kafka.asking import Asking
 
@@ -143,6 +150,30 @@ def test_names_lead_to_topics_as_they_are_now(node: NodeProcess, tenant: str, ad
         client.streams.create(f"{tenant}-keyed", config={"keyed": True})
         with pytest.raises(duramen.errors.ConfigInvalid, match="is the name of a topic of the inventory"):
             client.streams.alter(f"{tenant}-keyed", config={"keyed.live.topic": f"{tenant}.x.live"})
+
+
+def test_what_needs_a_stream_is_refused_by_name(node: NodeProcess, tenant: str, admin: AdminClient) -> None:
+    topic = f"{tenant}.prod.orders"
+    with duramen.connect(node.http) as client:
+        client.inventory.create_topics(f"{tenant}/prod", ["orders"])
+    why = f"{topic} is a topic of the inventory, not a stream"
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(compact)
+    for refused, said in (
+        (admin.create_partitions([NewPartitions(topic, 3)])[topic], why),
+        (admin.incremental_alter_configs([resource])[resource], why),
+        (admin.delete_topics([topic])[topic], "Policy violation"),  # this client's version has no place for a message
+    ):
+        with pytest.raises(KafkaException, match=said) as raised:
+            refused.result(30)
+        assert raised.value.args[0].name() == "POLICY_VIOLATION"
+    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": topic, "transaction.timeout.ms": 10_000})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"1")
+    with pytest.raises(KafkaException, match="authorization failed"):
+        producer.commit_transaction(30)
 
 
 def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None:
