@@ -126,7 +126,10 @@ def json_rows() -> RowDecoder:
 
 
 class _ArrowRows:
-    """Decodes one message at a time. pyarrow gets the schema and the dictionaries again with each record batch."""
+    """Decodes one message at a time; pyarrow gets the schema and the dictionaries again with each record batch.
+
+    pyarrow itself reads streams from blocking sources only.
+    """
 
     def __init__(self) -> None:
         self._count = 0

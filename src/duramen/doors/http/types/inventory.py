@@ -152,7 +152,10 @@ class TenantInfo(msgspec.Struct):
 
 
 class TenantList(msgspec.Struct):
-    """Tenants in the order of their names. `next` is `after` of the next page; null: this is the last page."""
+    """Tenants in the order of their names. `next` is `after` of the next page; null: this is the last page.
+
+    A page may have fewer than `limit`, even none, before that: each request looks at a bounded number of names.
+    """
 
     tenants: list[TenantInfo]
     next: str | None
@@ -179,7 +182,11 @@ class NamespaceInfo(msgspec.Struct):
 
 
 class NamespaceList(msgspec.Struct):
-    """Namespaces in the order of their names. `next` is `after` of the next page; null: this is the last page."""
+    """Namespaces in the order of their names, those of all tenants in the order of the tenants' names.
+
+    `next` is `after` of the next page; null: this is the last page. A page may have fewer than `limit`, even none,
+    before that: each request looks at a bounded number of names.
+    """
 
     namespaces: list[NamespaceInfo]
     next: str | None
