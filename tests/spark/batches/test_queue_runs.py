@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -84,4 +85,4 @@ def test_a_timestamp_that_no_column_has_is_the_last_one_that_one_has() -> None:
     shard.apply(len(shard.log))
     page = runs_page(shard.rows, b"", b"", b"", ALL)
     found = entries_of(page, shard.now_ms, ("enqueued_at",)).column("enqueued_at")
-    assert found.cast("int64").to_pylist() == [7_000, (1 << 63) - 1 - 807]
+    assert found.cast(pa.int64()).to_pylist() == [7_000, (1 << 63) - 1 - 807]
