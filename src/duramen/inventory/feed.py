@@ -19,7 +19,7 @@ from duramen.inventory.ids import TopicKey, topic_id
 from duramen.inventory.packing import unpack_names
 
 __all__ = [
-    "FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "follow_token", "is_known",
+    "FeedKey", "FeedScope", "InventoryChange", "NamedTopic", "change_of", "event_keys", "follow_token",
     "read_follow_token", "scope_keys",
 ]  # fmt: skip
 
@@ -133,20 +133,6 @@ def event_keys(event: InventoryEvent, shard: int, directory: Directory) -> set[F
             return {(TOPIC, TopicKey(shard, sequence)), *_places((namespace,), directory)}
         case _:
             return set()
-
-
-def is_known(event: InventoryEvent, directory: Directory) -> bool:
-    """Whether a directory has all namespaces of an event about topics, so that `event_keys` finds all its keys."""
-    match event:
-        case events.TopicsCreated(namespace) | events.AliasChanged(_, namespace):
-            return directory.namespace_by_id(namespace) is not None
-        case events.TopicPoliciesPut(_, _, namespace):
-            return directory.namespace_by_id(namespace) is not None
-        case events.TopicPlaced(_, namespace, name, _, _, old):
-            wanted = (old,) if name is None else (old, namespace)
-            return all(directory.namespace_by_id(one) is not None for one in wanted)
-        case _:
-            return True
 
 
 def _places(namespaces: Iterable[int], directory: Directory) -> Iterator[FeedKey]:

@@ -1,7 +1,7 @@
 """Subscriptions on three brokers: any node tells each change once, over leader changes and with a node cut off."""
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.coordinators.inventory.node import ACCOUNT, at
@@ -9,7 +9,14 @@ from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 from tests.coordinators.inventory.test_feed import Follower
 
 from duramen.base.errors import InventoryPositionLost, NotCoordinator, RequestInvalid
-from duramen.coordinators.inventory.cluster.requests import WATCH_CHANGES
+from duramen.coordinators.inventory.cluster.feed import ClusterFeed
+from duramen.coordinators.inventory.cluster.requests import (
+    WATCH_CHANGES,
+    ChangesRead,
+    ChangesWatched,
+    ReadChanges,
+    WatchChanges,
+)
 from duramen.coordinators.inventory.feed import ChangePage
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.inventory.directory import UpdateNamespace, UpdateTenant
@@ -183,6 +190,50 @@ def test_those_who_follow_a_tenant_are_told_of_namespaces_that_move_to_it() -> N
     several.do(2, lambda inventory: inventory.change, UpdateTenant(bolt.id, ACCOUNT, "nut", None))
     follower = Everywhere(several, "nut", position=follower.position)
     assert [change.kind for change in follower.poll()] in ([], ["tenant-renamed"])
+
+
+def test_topics_in_a_namespace_that_moved_during_a_watch_are_found_by_its_new_tenant() -> None:
+    several = SeveralInventories()
+    bolt = several.read(1, lambda inventory: inventory.tenant(ACCOUNT, "bolt"))
+    dev = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "acme", "dev"))
+    watches = [watch(several, shard, bolt.id) for shard in range(SHARDS)]
+    several.advance(300)
+    # Node 1 leads the directory: the leaders of the other shards do not learn of the move by these requests.
+    several.do(1, lambda inventory: inventory.change, UpdateNamespace(dev.id, bolt.id, "test", None))
+    several.create(1, "bolt/test", *(f"t{number}" for number in range(8)))
+    several.advance(6000)
+    assert [answer.value.keys for answer in watches] == [[("tenant", bolt.id)]] * SHARDS
+
+
+def watch(several: SeveralInventories, shard: int, tenant: int) -> CallbackResult[ChangesWatched]:
+    answer: CallbackResult[ChangesWatched] = CallbackResult()
+    request = WatchChanges(1, shard, -1, -1, [("tenant", tenant)], 5000)
+    cast("ClusterFeed", several.inventory(1).feed).ask_to_watch(request, answer)
+    return answer
+
+
+def test_topics_in_a_namespace_that_is_created_while_a_shard_is_read_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    several = SeveralInventories()
+    several.create(3, "acme/dev", *(f"before-{number}" for number in range(9)))
+    scope = several.read(3, lambda inventory: inventory.scope(ACCOUNT, [], ""))
+    feed = cast("ClusterFeed", several.inventory(3).feed)
+    started: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(feed.reader, "read", lambda *arguments: started.append(arguments))
+        answer: CallbackResult[ChangesRead] = CallbackResult()
+        feed.ask(ReadChanges(2, 1, 0, scope, 100), answer)
+        several.settle()
+    several.do(1, lambda inventory: inventory.create_namespaces, ACCOUNT, "acme", ["new"], {})
+    several.create(1, "acme/new", *(f"after-{number}" for number in range(9)))
+    feed.reader.read(*started[0])
+    several.wait(answer)
+    later: CallbackResult[ChangesRead] = CallbackResult()
+    feed.ask(ReadChanges(2, answer.value.epoch, answer.value.next, scope, 100), later)
+    several.wait(later)
+    told = [change for page in (answer.value, later.value) for _, change in page.changes]
+    assert {change.namespace for change in told} == {"dev", "new"}
 
 
 def test_a_search_and_a_subscription_from_its_position_leave_out_nothing() -> None:

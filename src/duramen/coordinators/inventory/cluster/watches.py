@@ -1,6 +1,10 @@
-"""Changes in the shards that this node leads, sent to the nodes whose clients subscribe to them."""
+"""Changes in the shards that this node leads, sent to the nodes whose clients subscribe to them.
+
+The keys of an event depend on the directory: the event is examined with one that is read after the event was applied.
+"""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from duramen.base.errors import DuramenError, InventoryPositionLost, NotLeader
@@ -17,7 +21,7 @@ from duramen.coordinators.inventory.feed import EventReader
 from duramen.coordinators.inventory.shard import InventoryShard
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import InventoryEvent
-from duramen.inventory.feed import FeedKey, InventoryChange, change_of, event_keys, is_known, scope_keys
+from duramen.inventory.feed import FeedKey, InventoryChange, change_of, event_keys, scope_keys
 from duramen.rpc.server import Done, RpcServer
 
 __all__ = ["ShardWatches"]
@@ -35,12 +39,14 @@ class ShardWatches:
         self.shards = shards
         self.reader = reader
         self._watches: dict[tuple[int, int], _Watch] = {}
+        self._applied: dict[int, list[tuple[int, InventoryEvent]]] = {}
+        """The events of each shard that no watch was notified of yet."""
         server.handle(READ_CHANGES, self.read)
         server.handle(WATCH_CHANGES, self.watch)
 
     def read(self, request: ReadChanges, done: Done[ChangesRead]) -> None:
         """Read the changes in a scope. Raises NotLeader."""
-        self._begin(request, done, lambda at: _Page(self, request, at, done).go_on())
+        self._begin(request, done, partial(_Page, self, request, done))
 
     def watch(self, request: WatchChanges, done: Done[ChangesWatched]) -> None:
         """Wait for a change that has one of some keys. Raises NotLeader."""
@@ -49,22 +55,20 @@ class ShardWatches:
         if before is not None:
             before.end()
 
-        def begin(at: int) -> None:
+        def begin(at: int) -> _Reading:
             later = self._watches.get(place)
             if later is not None:
                 later.end()
-            self._watches[place] = _Watch(self, request, at, done)
-            self._watches[place].go_on()
+            self._watches[place] = _Watch(self, request, done, at)
+            return self._watches[place]
 
         self._begin(request, done, begin)
 
     def _begin(
-        self, request: ReadChanges | WatchChanges, refuse: Callable[[DuramenError], None], go_on: Callable[[int], None]
+        self, request: ReadChanges | WatchChanges, refuse: Callable[[DuramenError], None],
+        begin: Callable[[int], "_Reading"],
     ) -> None:  # fmt: skip
-        """Continue from a request's offset once this leader has applied all that the asking node has seen.
-
-        It must also know the namespaces.
-        """
+        """Read from a request's offset on, once this leader has applied all that the asking node has seen."""
         shard = request.shard
         self.shards.check_led(shard)
         epoch = self.epoch(shard)
@@ -78,17 +82,7 @@ class ShardWatches:
                 ends = f"the log of shard {shard} ends at {self.shards.applied_offset(shard)}"
                 refuse(InventoryPositionLost(f"{ends}, and the position has {request.offset}"))
             else:
-                self.shards.read(self.shards.directory, known)
-
-        def known(directory: Directory | DuramenError) -> None:
-            try:
-                if isinstance(directory, DuramenError):
-                    raise directory
-                self.shards.check_led(shard)
-            except DuramenError as error:
-                refuse(error)
-                return
-            go_on(self.shards.applied_offset(shard) if request.offset < 0 else request.offset)
+                begin(self.shards.applied_offset(shard) if request.offset < 0 else request.offset).go_on()
 
         # A newer leader has every record that was acknowledged before.
         self.shards.when_applied(shard, request.offset if epoch == request.epoch else 0, there)
@@ -96,11 +90,6 @@ class ShardWatches:
     def epoch(self, shard: int) -> int:
         """The epoch in which this node leads a shard."""
         return self.shards.place(shard)[0]
-
-    @property
-    def directory(self) -> Directory:
-        """Tenants and namespaces as known on this node."""
-        return self.shards.known_directory() or Directory()
 
     # -- waiting ------------------------------------------------------------------------------------
 
@@ -119,11 +108,31 @@ class ShardWatches:
                 if shard.index == watch.shard:
                     shard.told = None
 
+    def passed_offset(self, shard: int) -> int:
+        """The watches of a shard were notified of all events below this offset."""
+        waiting = self._applied.get(shard)
+        return waiting[0][0] if waiting else self.shards.applied_offset(shard)
+
     def _told(self, shard: int, offset: int, event: InventoryEvent) -> None:
-        directory = self.directory
-        keys, known = event_keys(event, shard, directory), is_known(event, directory)
-        for watch in [one for (_, of), one in self._watches.items() if of == shard]:
-            watch.tell(offset, keys, known=known)
+        waiting = self._applied.setdefault(shard, [])
+        waiting.append((offset, event))
+        if len(waiting) == 1:
+            self.reader.soon(partial(self._examine, shard))  # with all further events of this turn
+
+    def _examine(self, shard: int) -> None:
+        self.shards.read(self.shards.directory, partial(self._tell, shard, len(self._applied[shard])))
+
+    def _tell(self, shard: int, count: int, directory: Directory | DuramenError) -> None:
+        """Notify the watches of the first `count` events."""
+        waiting = self._applied.pop(shard)
+        watches = [one for (_, of), one in self._watches.items() if of == shard]
+        for offset, event in waiting[:count]:
+            keys = None if isinstance(directory, DuramenError) else event_keys(event, shard, directory)
+            for watch in watches:
+                watch.tell(offset, keys)
+        if waiting[count:]:
+            self._applied[shard] = waiting[count:]
+            self._examine(shard)
 
 
 class _Reading:
@@ -134,27 +143,41 @@ class _Reading:
         self.shard = request.shard
         self.next = at
         self.over = False
+        self.directory = Directory()
+        """It is at least as new as the events below `_known`."""
+        self._known = 0
         self._pieces = _PIECES
-
-    @property
-    def directory(self) -> Directory:
-        return self.watches.directory
 
     def go_on(self) -> None:
         """Read on until the end of the log, or until there is enough."""
         if self.over:
             return
+        shards = self.watches.shards
         try:
-            self.watches.shards.check_led(self.shard)
+            shards.check_led(self.shard)
         except DuramenError as error:
             self.fail(error)
             return
-        caught_up = self.next >= self.watches.shards.applied_offset(self.shard)
-        if caught_up or not self._pieces or self.is_enough:
-            self.read_all(caught_up=caught_up)
+        applied = shards.applied_offset(self.shard)
+        if self.next >= applied or not self._pieces or self.is_enough:
+            self.read_all(caught_up=self.next >= applied)
+        elif self.next >= self._known:
+            shards.read(shards.directory, partial(self._has_directory, applied))
         else:
             self._pieces -= 1
-            self.watches.reader.read(self.shard, self.next, self.take, self._read_some)
+            self.watches.reader.read(self.shard, self.next, self._take_known, self._read_some)
+
+    def _has_directory(self, known: int, directory: Directory | DuramenError) -> None:
+        if self.over:
+            return
+        if isinstance(directory, DuramenError):
+            self.fail(directory)
+        else:
+            self.directory, self._known = directory, known
+            self.go_on()
+
+    def _take_known(self, offset: int, event: InventoryEvent) -> bool:
+        return offset < self._known and self.take(offset, event)
 
     def _read_some(self, error: DuramenError | None) -> None:
         if error is None:
@@ -183,7 +206,7 @@ class _Reading:
 class _Page(_Reading):
     """The changes in a scope, up to a limit."""
 
-    def __init__(self, watches: ShardWatches, request: ReadChanges, at: int, done: Done[ChangesRead]) -> None:
+    def __init__(self, watches: ShardWatches, request: ReadChanges, done: Done[ChangesRead], at: int) -> None:
         super().__init__(watches, request, at)
         self._scope = request.scope
         self._keys = scope_keys(request.scope)
@@ -220,7 +243,7 @@ class _Page(_Reading):
 class _Watch(_Reading):
     """A node that waits for a change with one of some keys."""
 
-    def __init__(self, watches: ShardWatches, request: WatchChanges, at: int, done: Done[ChangesWatched]) -> None:
+    def __init__(self, watches: ShardWatches, request: WatchChanges, done: Done[ChangesWatched], at: int) -> None:
         super().__init__(watches, request, at)
         self.place = request.node, request.shard
         self._keys = frozenset[FeedKey](request.keys)
@@ -250,12 +273,12 @@ class _Watch(_Reading):
         self.watches.shards.later(self._wait_ms, self._late)
         self.watches.shards.later(_LOOK_MS, self._look)
 
-    def tell(self, offset: int, keys: set[FeedKey], *, known: bool) -> None:
+    def tell(self, offset: int, keys: set[FeedKey] | None) -> None:
         """An event of the shard; with unknown keys it concerns every watch."""
-        if self.over or self._entered is None:
+        if self.over or self._entered is None or offset < self.next:
             return
         ends, self.next = bool(self._found), offset + 1
-        self._found |= self._keys & keys if known else self._keys
+        self._found |= self._keys if keys is None else self._keys & keys
         if self._found and not ends:
             self.watches.reader.soon(self.end)  # with all further events of this turn
 
@@ -275,8 +298,8 @@ class _Watch(_Reading):
         if self.over:
             return
         if self._loaded() == self._entered:
-            # The watch was notified of every event with its keys: it need not read the applied ones.
-            self.next = max(self.next, self.watches.shards.applied_offset(self.shard))
+            # The watch was notified of every event with its keys: it need not read those that were applied.
+            self.next = max(self.next, self.watches.passed_offset(self.shard))
         self.end()
 
     def end(self) -> None:
