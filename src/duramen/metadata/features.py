@@ -19,13 +19,13 @@ class MetadataFeature(IntEnum):
     """Requests between nodes have the encoding of the table of methods (docs/adr/rpc.md)."""
 
     KEYED = 4
-    """Streams may be keyed: replicas get S0 with the high watermark, and report theirs (docs/adr/keyed-views.md)."""
+    """Streams may be keyed: replicas get S0 with the high watermark, and report theirs (docs/adr/keyed-floor.md)."""
 
     QUEUES = 5
     """Streams may be queue spaces, and nodes forward requests to their shards (docs/adr/light-queues.md)."""
 
     KEYED_TRANSACTIONS = 6
-    """Keyed streams accept transactions: snapshots of every node are cut between them (docs/adr/keyed-views.md)."""
+    """Keyed streams accept transactions: snapshots of every node are cut between them (docs/adr/keyed-vectors.md)."""
 
     INVENTORY = 7
     """The cluster may have an inventory: the metadata reserves names of tenants (docs/adr/inventory.md)."""

@@ -1,6 +1,6 @@
 """Takes snapshots over several partitions of a cluster, of one or more keyed streams, between transactions.
 
-A snapshot is taken in four steps (docs/adr/keyed-views.md):
+A snapshot is taken in four steps (docs/adr/keyed-vectors.md):
 
 1. All replicas of the partitions report their committed offset: no marker below it belongs to a transaction decided
   later.
