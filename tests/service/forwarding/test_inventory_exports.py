@@ -1,7 +1,7 @@
 """Exports of the inventory of three brokers: through any node, every topic once, as it was when they were opened."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 from duramen.base.errors import DuramenError, ExportExpired, NotLeader
 from duramen.base.units import MIB
 from duramen.broker.streams import Stream
-from duramen.codec.exports import SYNC, joined_names, read_topics_page
+from duramen.codec.exports import FIRST_SEQUENCES, joined_names, read_topics_page
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM
 from duramen.inventory.exporting import DirectoryExport
 from duramen.inventory.search import PageToken, TopicQuery
@@ -64,21 +64,26 @@ class Exporting(SeveralInventories):
         namespaces = {one.id: f"{tenants[one.tenant]}/{one.name}" for one in directory.namespaces}
         for shard, one in enumerate(shards):
             ends = msgspec.msgpack.decode(ask(shard, one.export, InventoryRange("sequences")), type=dict[str, int])
-            end = ends[SYNC]
-            first: int | None = 0
-            while first is not None:
-                page = read_topics_page(ask(shard, one.export, InventoryRange("topics", first, end, 100)))
-                moved = dict(zip(page.moved, zip(page.moved_namespaces, page.moved_names, strict=True), strict=True))
-                for last, namespace, count, body in zip(
-                    page.lasts, page.namespaces, page.counts, page.bodies, strict=True
-                ):
-                    names = joined_names(body).split(b"\n")
-                    for sequence, name in enumerate(names, last - count + 1):
-                        place = moved.get(sequence, (namespace, name))
-                        if place[0] in namespaces:
-                            found.append(f"{namespaces[place[0]]}/{place[1].decode()}")
-                first = None if page.after is None else page.after + 1
+            for durability, end in ends.items():
+                found += self.paths(partial(ask, shard, one.export), FIRST_SEQUENCES[durability], end, namespaces)
         return sorted(found)
+
+    @staticmethod
+    def paths(
+        ask: Callable[[InventoryRange], bytes], begin: int, end: int, namespaces: Mapping[int, str]
+    ) -> Iterator[str]:
+        """The paths of the topics in a range of sequences."""
+        first: int | None = begin
+        while first is not None:
+            page = read_topics_page(ask(InventoryRange("topics", first, end, 100)))
+            moved = dict(zip(page.moved, zip(page.moved_namespaces, page.moved_names, strict=True), strict=True))
+            for last, namespace, count, body in zip(page.lasts, page.namespaces, page.counts, page.bodies, strict=True):
+                names = joined_names(body).split(b"\n")
+                for sequence, name in enumerate(names, last - count + 1):
+                    place = moved.get(sequence, (namespace, name))
+                    if place[0] in namespaces:
+                        yield f"{namespaces[place[0]]}/{place[1].decode()}"
+            first = None if page.after is None else page.after + 1
 
     def every(self, node: int) -> list[str]:
         found = list[str]()
