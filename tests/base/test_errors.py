@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 
 import duramen
@@ -28,6 +29,12 @@ def test_each_says_what_happened_what_is_safe_and_what_to_do() -> None:
         for text in (kind.__doc__, kind.__dict__.get("safe"), kind.__dict__.get("remedy")):
             assert text, kind
             assert text.strip().endswith("."), (kind, text)
+
+
+def test_each_says_whether_the_outcome_is_known() -> None:
+    doubt = re.compile("unknown|not known|known after|may be (executed|stored)|may have been executed")
+    for kind in public_errors():
+        assert kind.outcome_known is (doubt.search(kind.safe) is None), kind
 
 
 def test_ids_are_one_class_each() -> None:

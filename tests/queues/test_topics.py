@@ -9,11 +9,15 @@ from tests.queues.test_queues import HASH
 
 from duramen.base.errors import (
     DuramenError,
+    NodeStopping,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
+    NotLeader,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerFenced,
+    StorageFailed,
+    StorageFull,
 )
 from duramen.base.ids import Position
 from duramen.codec.batch import BatchInput, DecodedRecord, Header, batches, encode, header, records
@@ -271,6 +275,15 @@ def test_a_batch_that_was_not_replicated_in_time_is_not_stored_again() -> None:
     assert run.confirmed == [7, 9]
     assert run.told == [(0, 7, None), (2, 9, None)]
     assert [sequence for sequence, _ in run.stored] == [4]
+
+
+@pytest.mark.parametrize("kind", [NodeStopping, NotEnoughReplicas, NotLeader, StorageFailed, StorageFull])
+def test_only_after_a_batch_in_doubt_any_sequence_may_follow(kind: type[DuramenError]) -> None:
+    run = Producing()
+    run.send(0)
+    run.answer(-1, kind("failed"))
+    run.send(2)
+    assert [sequence for sequence, _ in run.stored] == ([] if kind.outcome_known else [2])
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["refused after it", "stored before it"])

@@ -23,7 +23,7 @@ from duramen.base.errors import (
     StorageFailed,
     StreamExists,
 )
-from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, may_repeat, unasked_as
+from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, may_be_done, may_repeat, unasked_as
 from duramen.sim.machine.scheduler import VirtualClock
 
 NOTHING_DONE = (NotLeader, NotController, NodeStopping, NodeStarting, OffsetNotAvailable)
@@ -127,6 +127,12 @@ def test_what_may_have_been_done_is_repeated_where_that_does_no_harm(kinds: tupl
     for kind in kinds:
         assert may_repeat(kind("x"), idempotent=False) is repeats
         assert may_repeat(kind("x"), idempotent=True) is (kind not in FINAL)
+
+
+def test_only_errors_after_which_nothing_was_done_are_repeated_in_any_case() -> None:
+    doubtful = [kind for kind in (*NOTHING_DONE, *MAYBE_DONE, *FINAL) if may_be_done(kind("x"))]
+    assert {NotCoordinator, NotEnoughReplicasAfterAppend, OutcomeUnknown} <= set(doubtful)
+    assert not any(may_repeat(kind("x"), idempotent=False) for kind in doubtful)
 
 
 @pytest.mark.parametrize("kind", [*NOTHING_DONE, *MAYBE_DONE, *FINAL])

@@ -186,6 +186,8 @@ class DuramenError(Exception):
     id: ClassVar[str] = "error"
     safe: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
+    outcome_known: ClassVar[bool] = True
+    """False: a write that ends with this error may have been made, or may still be."""
 
 
 class SettingInvalid(DuramenError):
@@ -330,6 +332,7 @@ class ServerUnreachable(DuramenError):
         "Check that the node runs and that the address is right, then retry; with idempotence, a Nats-Msg-Id or a "
         "request_id a retry stores nothing twice."
     )
+    outcome_known = False
 
 
 class ClientClosed(DuramenError):
@@ -338,6 +341,7 @@ class ClientClosed(DuramenError):
     id = "client-closed"
     safe = "Calls in progress may have been executed; reads change nothing."
     remedy = "Connect again."
+    outcome_known = False
 
 
 class RequestTimedOut(DuramenError):
@@ -346,6 +350,7 @@ class RequestTimedOut(DuramenError):
     id = "request-timed-out"
     safe = "The request may be executed; an idempotent producer and a Nats-Msg-Id make a retry safe."
     remedy = "Check whether it was done, then retry, with a longer timeout if the node is busy."
+    outcome_known = False
 
 
 class RequestInvalid(DuramenError):
@@ -499,6 +504,7 @@ class StorageFailed(DuramenError):
     id = "storage-failed"
     safe = "Acknowledged data is kept; whether the records of this request are stored is known after a restart."
     remedy = "Check the disk and the node's log, then restart the node."
+    outcome_known = False
 
 
 class LogDamaged(DuramenError):
@@ -1230,6 +1236,7 @@ class NotCoordinator(DuramenError):
     id = "not-coordinator"
     safe = "Nothing was done, or the outcome is unknown if the coordinator has just changed; a retry is safe."
     remedy = "Find the coordinator again; clients do so automatically."
+    outcome_known = False
 
 
 class AccountNotFound(DuramenError):
@@ -1392,6 +1399,7 @@ class NotLeader(DuramenError):
     id = "not-leader"
     safe = "It is unknown whether a batch was stored; an idempotent producer may send it again."
     remedy = "Refresh the metadata and send the request to the leader; clients do so automatically."
+    outcome_known = False
 
 
 class NotEnoughReplicas(DuramenError):
@@ -1408,6 +1416,7 @@ class NotEnoughReplicasAfterAppend(DuramenError):
     id = "not-enough-replicas-after-append"
     safe = "It is not known yet whether the batch is kept; an idempotent producer may send it again."
     remedy = "Start nodes that are down, or find out why they lag; producers retry automatically."
+    outcome_known = False
 
 
 class OutcomeUnknown(DuramenError):
@@ -1422,6 +1431,7 @@ class OutcomeUnknown(DuramenError):
         "Each batch of records is stored as a whole or not at all."
     )
     remedy = "Check whether the change was made, or the records are stored, before you retry."
+    outcome_known = False
 
 
 class PathNotFound(DuramenError):

@@ -10,15 +10,9 @@ from typing import Final
 
 from duramen.base.errors import (
     DuramenError,
-    NodeStopping,
-    NotCoordinator,
     NotEnoughReplicasAfterAppend,
-    NotLeader,
-    OutcomeUnknown,
     OutOfOrderSequence,
     ProducerFenced,
-    RequestTimedOut,
-    StorageFailed,
 )
 from duramen.codec.batch import Header
 from duramen.codec.sequences import SEQUENCES, is_before
@@ -29,11 +23,6 @@ MOST_PRODUCERS: Final = 20_000
 """The number of known pairs of producer and topic."""
 
 _KEPT_BATCHES: Final = 5  # as many as a producer may have in progress
-_UNKNOWN: Final = (
-    NodeStopping, NotCoordinator, NotEnoughReplicasAfterAppend, NotLeader, OutcomeUnknown, RequestTimedOut,
-    StorageFailed,
-)  # fmt: skip
-"""Errors after which a batch may be in the log, or another node is the leader."""
 
 Done = Callable[[int, DuramenError | None], None]
 
@@ -124,7 +113,7 @@ class TopicProducers:
         sent.offset, sent.unconfirmed = offset, error is not None
         if isinstance(error, NotEnoughReplicasAfterAppend) and offset >= 0:
             pass  # a repetition of the batch is not stored again
-        elif isinstance(error, _UNKNOWN):
+        elif error is not None and not error.outcome_known:
             if self._known.get(key) is producer:
                 del self._known[key]  # it may be stored: any sequence may follow
         elif error is not None:

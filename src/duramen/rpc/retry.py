@@ -21,8 +21,8 @@ from duramen.base.errors import (
 from duramen.base.ports import Clock
 
 __all__ = [
-    "ELSEWHERE", "UNASKED", "UNSETTLED", "Attempt", "KnownLeader", "RetryPace", "Retrying", "Underway", "may_repeat",
-    "unasked_as",
+    "ELSEWHERE", "UNASKED", "UNSETTLED", "Attempt", "KnownLeader", "RetryPace", "Retrying", "Underway", "may_be_done",
+    "may_repeat", "unasked_as",
 ]  # fmt: skip
 
 Response = TypeVar("Response")
@@ -37,6 +37,14 @@ UNSETTLED: Final = (
     OutcomeUnknown, NotCoordinator, CoordinatorLoading, NotEnoughReplicas, NotEnoughReplicasAfterAppend,
 )  # fmt: skip
 """The request may have had its effect, or an earlier one: a coordinator that is one no more may have acted before."""
+
+
+def may_be_done(error: DuramenError) -> bool:
+    """Whether a request that ends with this error may have had its effect.
+
+    NotLeader means here that no leader has executed the request; as the outcome of an append it leaves that open.
+    """
+    return not (error.outcome_known or isinstance(error, ELSEWHERE))
 
 
 def may_repeat(error: DuramenError | OSError, *, idempotent: bool) -> bool:

@@ -1,23 +1,12 @@
 """Appends for clients: the outcome of a batch, and whether it is known."""
 
 from collections.abc import Callable
-from typing import Final
 
-from duramen.base.errors import (
-    DuramenError,
-    NodeStopping,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
-    OutcomeUnknown,
-    StorageFailed,
-)
+from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
 from duramen.broker.partition import Partition
 from duramen.service.forwarded_requests import AppendResult
 
 __all__ = ["append"]
-
-_UNSURE: Final = (NodeStopping, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
-"""Errors after an append: it is unknown whether the batch is kept."""
 
 
 def append(partition: Partition, batch: bytearray, done: Callable[[AppendResult], None]) -> None:
@@ -45,4 +34,4 @@ class _Appending:
                 AppendResult(-1, OutcomeUnknown(f"{error}; it did when the records came, and they may be kept"), True)
             )
         else:
-            self._done(AppendResult(-1, error, self._begun and isinstance(error, _UNSURE)))
+            self._done(AppendResult(-1, error, self._begun and not error.outcome_known))

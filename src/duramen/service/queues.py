@@ -9,15 +9,12 @@ from duramen.base.errors import (
     BatchInvalid,
     CoordinatorLoading,
     DuramenError,
-    NodeStopping,
     NotCoordinator,
-    NotEnoughReplicasAfterAppend,
     NotLeader,
     OutcomeUnknown,
     QueueBatchTooLarge,
     QueueNameInvalid,
     QueueSpaceNotFound,
-    StorageFailed,
 )
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
@@ -35,6 +32,7 @@ from duramen.queues.positions import FIRST
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where, retrieve, retrieve_batches
 from duramen.queues.requests import RequestId
 from duramen.queues.splitting import split_shards
+from duramen.rpc.retry import may_be_done
 from duramen.service.appending import append
 from duramen.service.broker import Broker
 from duramen.service.forwarded_requests import AppendResult
@@ -52,7 +50,6 @@ from duramen.service.shard_queries import (
 )
 
 __all__ = [
-    "UNKNOWN",
     "Enqueued",
     "Found",
     "FoundDone",
@@ -74,9 +71,6 @@ _T = TypeVar("_T")
 
 _PATIENCE_MS: Final = 5_000
 _AGAIN_MS: Final = 20
-
-UNKNOWN: Final = (NotCoordinator, NotEnoughReplicasAfterAppend, OutcomeUnknown, StorageFailed)
-"""An operation may be in the log, and count or not."""
 
 
 class Enqueued(NamedTuple):
@@ -111,12 +105,14 @@ class Enqueued(NamedTuple):
     def error(self) -> DuramenError | None:
         """The errors of missing entries; the first one with an unknown outcome comes first."""
         found = [answer for answer in self.answers.values() if isinstance(answer, DuramenError)]
-        return min(found, key=lambda one: not isinstance(one, UNKNOWN), default=None)
+        return min(found, key=lambda one: not may_be_done(one), default=None)
 
     @property
     def unknown(self) -> list[int]:
         """Those that may be there."""
-        shards = [shard for shard, answer in self.answers.items() if isinstance(answer, UNKNOWN)]
+        shards = [
+            shard for shard, answer in self.answers.items() if isinstance(answer, DuramenError) and may_be_done(answer)
+        ]
         return sorted(number for shard in shards for number in self.numbers[shard])
 
 
@@ -196,7 +192,7 @@ def _read_trimmed(
 
 def _unknown(error: DuramenError) -> DuramenError:
     """The error of an operation that may have been executed, after which it is not retried."""
-    return error if isinstance(error, UNKNOWN) else OutcomeUnknown(f"whether it was done is not known: {error}")
+    return error if may_be_done(error) else OutcomeUnknown(f"whether it was done is not known: {error}")
 
 
 class Shards(Protocol):
@@ -262,8 +258,6 @@ class LocalShards:
         def answered(answer: ShardAnswer | DuramenError) -> None:
             if isinstance(answer, NotCoordinator) and not begun:
                 answer = NotLeader(str(answer))
-            elif begun and isinstance(answer, NodeStopping):
-                answer = _unknown(answer)
             done(answer)
 
         submit = partial(self._broker.coordinators.submit, partition.stream.name, partition.index, command)

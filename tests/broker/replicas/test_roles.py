@@ -277,6 +277,18 @@ def test_replicas_end_whose_streams_are_not_there_any_more() -> None:
     around.replicas.configured()
 
 
+def test_a_batch_that_is_written_when_its_replica_ends_is_in_doubt() -> None:
+    around = Around()
+    around.told(1, 1, (1, 2), 1)
+    answers: list[tuple[int, DuramenError | None]] = []
+    batch = encode([BatchInput(around.doubles.clock.wall_ms(), None, b"v")])
+    around.replica.partition.append(batch, lambda *answer: answers.append(answer))
+    around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+    around.doubles.settle()
+    ((offset, error),) = answers
+    assert (offset, type(error)) == (-1, NotLeader)
+
+
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_replica_is_let_go(removed: bool) -> None:
     around = Around()

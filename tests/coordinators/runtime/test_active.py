@@ -4,13 +4,19 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import pairwise
 from typing import cast
 
+import pytest
+
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import (
     CoordinatorLoading,
     DuramenError,
+    NodeStopping,
     NotCoordinator,
+    NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
+    NotLeader,
     StorageFailed,
+    StorageFull,
 )
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
@@ -195,6 +201,19 @@ def test_what_is_not_known_to_be_stored_is_read_before_more_is_decided() -> None
     leader.active.advanced(1)
     leader.submit(4)
     assert len(leader.partition.stores) == 1
+
+
+@pytest.mark.parametrize("kind", [NotEnoughReplicas, NotLeader, NodeStopping, StorageFailed, StorageFull])
+def test_the_state_is_loaded_again_after_an_error_that_leaves_the_outcome_open(kind: type[DuramenError]) -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in (1, 2):
+        leader.submit(command)
+    cast("FakeLog", leader.partition.log).end_offset = 1
+    leader.stored(-1, kind("failed"))
+    first = NotCoordinator if kind is NotLeader else kind
+    assert ids(leader.answers) == [first.id, *([] if kind.outcome_known else [CoordinatorLoading.id])]
+    assert leader.active.loaded is kind.outcome_known
 
 
 def test_it_is_loaded_again_where_nothing_was_appended() -> None:

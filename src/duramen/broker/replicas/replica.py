@@ -192,7 +192,7 @@ class Replica:
             return
         machine = self._machine
         if self._over is not None or not machine.leads or machine.state.leader_epoch != epoch:
-            done(-1, self._over or self._refused(ReplicaRefusal.NOT_LEADER))
+            done(-1, self._refused(ReplicaRefusal.NOT_LEADER))  # whatever ended the leadership: the batch may be kept
         elif base_offset < machine.high_watermark:
             done(base_offset, None)
         elif machine.refusal() is not None:

@@ -4,15 +4,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from duramen.base.errors import (
-    CoordinatorLoading,
-    DuramenError,
-    NotCoordinator,
-    NotEnoughReplicasAfterAppend,
-    OutcomeUnknown,
-    StorageFailed,
-    TopicBusy,
-)
+from duramen.base.errors import CoordinatorLoading, DuramenError, OutcomeUnknown, TopicBusy
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.inventory.events import PendingChange, decode_pending
 from duramen.inventory.ids import TopicKey
@@ -29,9 +21,9 @@ from duramen.inventory.machine import (
 from duramen.inventory.name_rows import value_of_name
 from duramen.inventory.rows import ALIAS, ARRIVED, LEAVING, NameRow, Place, name_row, pending_key, split_name
 from duramen.queues.owners import OwnRetention
+from duramen.rpc.retry import may_be_done
 
 __all__ = [
-    "UNKNOWN",
     "Change",
     "Changes",
     "Ended",
@@ -39,12 +31,11 @@ __all__ = [
     "Steps",
     "busy",
     "changes_left",
+    "is_open",
     "records_behind",
     "unknown",
 ]
 
-UNKNOWN: Final = (CoordinatorLoading, NotCoordinator, NotEnoughReplicasAfterAppend, StorageFailed)
-"""Errors that leave the outcome of a step open: the change is resumed later."""
 _AT_ONCE: Final = 100
 
 Ended = Callable[[DuramenError | None], None]
@@ -53,6 +44,11 @@ Ended = Callable[[DuramenError | None], None]
 def busy(place: Place) -> TopicBusy:
     """The error for a name that has a change in progress."""
     return TopicBusy(f"a change of {place.name.decode()} is in progress")
+
+
+def is_open(error: DuramenError) -> bool:
+    """Whether a step that ends with this error has to be repeated: it may have been taken, or its shard is loading."""
+    return isinstance(error, CoordinatorLoading) or may_be_done(error)
 
 
 def unknown(error: DuramenError) -> OutcomeUnknown:
@@ -286,11 +282,11 @@ class Change:
         self, shard: int, command: ChangeStep, then: Callable[[], None], refused: Callable[[DuramenError], None]
     ) -> None:
         def answered(answer: object) -> None:
-            if isinstance(answer, UNKNOWN):
-                self._done(unknown(answer))
-            elif isinstance(answer, DuramenError):
-                refused(answer)
-            else:
+            if not isinstance(answer, DuramenError):
                 then()
+            elif is_open(answer):
+                self._done(unknown(answer))
+            else:
+                refused(answer)
 
         self._shards.submit(shard, command, answered)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, InventoryNameInvalid, NamespaceNotFound, TenantNotFound
-from duramen.coordinators.inventory.changing import UNKNOWN, Change, Changes, Ended, busy, records_behind, unknown
+from duramen.coordinators.inventory.changing import Change, Changes, Ended, busy, is_open, records_behind, unknown
 from duramen.coordinators.inventory.quotas import InventoryQuotas
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.inventory.events import PendingChange
@@ -199,7 +199,7 @@ class _MovesTogether:
         def answered(number: int, answer: Any) -> None:
             if not isinstance(answer, DuramenError):
                 responses[number] = answer
-            elif isinstance(answer, UNKNOWN):
+            elif is_open(answer):
                 self._ended(number, unknown(answer))
             else:
                 refused(number, answer)
@@ -313,7 +313,7 @@ class _MovesTogether:
 
         def answered(number: int, answer: Any) -> None:
             if isinstance(answer, DuramenError):
-                problems[number] = unknown(answer) if isinstance(answer, UNKNOWN) else answer
+                problems[number] = unknown(answer) if is_open(answer) else answer
 
         def ended() -> None:
             for number in placed:

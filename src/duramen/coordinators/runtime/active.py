@@ -5,14 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from duramen.base.errors import (
-    CoordinatorLoading,
-    DuramenError,
-    NotCoordinator,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
-    StorageFailed,
-)
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, StorageFailed
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode, header
@@ -30,8 +23,6 @@ Unloaded = Callable[[DuramenError], None]
 
 _BATCH_BYTES: Final = 256 << 10
 _MOST_COMMANDS: Final = 10_000
-_UNKNOWN: Final = (NotEnoughReplicasAfterAppend, NotLeader, StorageFailed)
-"""The record may be in the log, committed or not. On a standalone node a record that failed to be stored never is."""
 
 
 class _Pending:
@@ -227,7 +218,7 @@ class ActiveShard:
             end_offset = base_offset + len(new)
             self._appended.append((base_offset, end_offset, some))
             self.own(base_offset, end_offset, partial(_committed, base_offset, new, producer))
-        elif isinstance(error, _UNKNOWN) and not (isinstance(error, StorageFailed) and self._partition.role is None):
+        elif self._may_be_stored(error):
             refusal = NotCoordinator(str(error)) if isinstance(error, NotLeader) else error
             reason = CoordinatorLoading("the state has to be reloaded after a failed write")
             self._stop(reason)
@@ -238,6 +229,10 @@ class ActiveShard:
         else:
             for pending in some:
                 self._answer(pending, error)
+
+    def _may_be_stored(self, error: DuramenError) -> bool:
+        """Whether the records may be in the log; on a standalone node records that failed to be stored never are."""
+        return not (error.outcome_known or (isinstance(error, StorageFailed) and self._partition.role is None))
 
     # -- from the log to the answer -----------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from duramen.base.countdown import ErrorCountdown
 from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown, TopicBusy
 from duramen.base.ports import Clock
-from duramen.coordinators.inventory.changing import UNKNOWN, Change, Changes, Ended, LeftChange, changes_left
+from duramen.coordinators.inventory.changing import Change, Changes, Ended, LeftChange, changes_left, is_open
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.inventory.events import PendingChange
 from duramen.inventory.ids import TopicKey
@@ -26,7 +26,6 @@ _WITHIN_MS: Final = 20_000
 _AGAIN_MS: Final = 100
 _MOST_LEFT: Final = 10_000
 _ROUND_BITS: Final = 24
-_LOST: Final = (*UNKNOWN, OutcomeUnknown)
 
 _Found = Callable[[Any], tuple[NameRow, PendingChange]]
 
@@ -132,7 +131,7 @@ class FencedChanges(Changes):
         def answered(answer: Any) -> None:
             if life != run.life:
                 return
-            if isinstance(answer, _LOST):
+            if isinstance(answer, DuramenError) and is_open(answer):
                 self._fence()
             else:
                 done(answer)
