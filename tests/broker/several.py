@@ -243,12 +243,12 @@ class Several:
             case CreateStream():
                 stream_id = StreamId(int=len(self.state.streams) + 1)
                 events = create_stream(
-                    self.state, request.wish, stream_id=stream_id, now_ms=0, idempotent=request.idempotent
+                    self.state, request.definition, stream_id=stream_id, now_ms=0, idempotent=request.idempotent
                 )
                 self._happen(events)
                 for event in events:
                     self._lay_out(stream_id, event.partitions)
-                done(Created(self.state.streams[request.wish.name].id, existed=not events))
+                done(Created(self.state.streams[request.definition.name].id, existed=not events))
             case ReserveTenant():
                 self._happen(reserve_tenant(self.state, request.account, request.tenant))
                 done(Done())

@@ -18,6 +18,8 @@ from duramen.base.errors import (
     StreamExists,
     UnsupportedFeature,
 )
+from duramen.broker.control.requests import CreateStream, Register
+from duramen.metadata.decisions import Definition
 from duramen.rpc.methods import Method, MethodTable
 from duramen.rpc.server import RpcServer
 from duramen.rpc.wire import VERSION, TableWire, Wire, Wires
@@ -58,6 +60,13 @@ def test_requests_and_responses_come_back(pair: tuple[Wire, Method[Any, Any]], d
     found = wire.decode_response(method, memoryview(body))
     assert isinstance(found, method.response)
     assert wire.encode_response(method, found) == body
+
+
+def test_fields_of_requests_to_the_controller_keep_their_names_on_the_wire() -> None:
+    create = msgspec.msgpack.decode(msgspec.msgpack.encode(CreateStream(Definition("s", 1, {}))))
+    assert create["request"] == "CreateStream"
+    assert create["wish"] == ["s", 1, {}, [], False]
+    assert "wish" in Register.__struct_encode_fields__
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

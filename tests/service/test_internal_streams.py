@@ -21,9 +21,9 @@ class Creating:
             self._create, Settings(BROKER), keeper, keeper, keeper, keeper, keeper, lambda _, done: done(None)
         )
 
-    def _create(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
+    def _create(self, definition: Definition, done: Done, *, idempotent: bool) -> None:
         assert idempotent
-        assert wish.internal
+        assert definition.internal
         self.asked.append(done)
 
 

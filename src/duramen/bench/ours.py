@@ -43,13 +43,13 @@ class Ours:
         """A new stream; through the NATS door it is bound to a subject of its own."""
         subject = f"bench.{name}"
         config = {"durability": durability, "memory.max.bytes": _MEMORY_BYTES, **(config or {})}
-        wish = {
+        body = {
             "name": name,
             "partitions": partitions,
             "subjects": [subject] if door == "nats" else [],
             "config": config,
         }
-        self._post("/v1/streams", wish)
+        self._post("/v1/streams", body)
         kafka = self.process.kafka
         if door == "nats":
             return Contender("duramen", durability, door, self.process.nats, subject, name, kafka)

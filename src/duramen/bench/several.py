@@ -81,10 +81,10 @@ class Several:
 
     def stream(self, name: str, replicas: Sequence[int], config: Mapping[str, str] | None = None) -> Contender:
         """A stream of one partition that the first of these nodes leads, and knows of. Raises RequestInvalid …"""
-        wish = NewTopic(name, 1, replica_assignment=[list(replicas)], config=dict(config or {}))
+        topic = NewTopic(name, 1, replica_assignment=[list(replicas)], config=dict(config or {}))
         try:
             admin = self.admin()  # it is to live until it is answered
-            admin.create_topics([wish], request_timeout=_TIMEOUT_S)[name].result()
+            admin.create_topics([topic], request_timeout=_TIMEOUT_S)[name].result()
         except KafkaException as error:
             raise RequestInvalid(f"creating {name}: {error}") from None
         self._wait_until_led(name, replicas[0])

@@ -125,8 +125,8 @@ class BoundsOf:
         """
         found: list[Found] = [NotLeader(f"partition {one.partition} has no leader at present: retry") for one in wanted]
         by_leader: dict[int, list[int]] = {}
-        for at, wish in enumerate(wanted):
-            leader = self._membership.partition(PartitionId(UUID(bytes=wish.stream_id), wish.partition)).leader
+        for at, request in enumerate(wanted):
+            leader = self._membership.partition(PartitionId(UUID(bytes=request.stream_id), request.partition)).leader
             if leader is not None:
                 by_leader.setdefault(leader, []).append(at)
 
@@ -146,33 +146,33 @@ class BoundsOf:
         """Tell of partitions that this node leads."""
         _Looking(self._store, self._look, request.wanted, done).step(0)
 
-    def _look(self, wish: ListOffsetsPartition, put: Callable[[Found], None]) -> None:
-        stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
-        if stream is None or not 0 <= wish.partition < len(stream.partitions):
-            put(NotLeader(f"partition {wish.partition} is not there"))
+    def _look(self, request: ListOffsetsPartition, put: Callable[[Found], None]) -> None:
+        stream = self._streams.find_id(UUID(bytes=request.stream_id)) if len(request.stream_id) == 16 else None
+        if stream is None or not 0 <= request.partition < len(stream.partitions):
+            put(NotLeader(f"partition {request.partition} is not there"))
             return
-        partition = stream.partitions[wish.partition]
+        partition = stream.partitions[request.partition]
         try:
             partition.check_leads()
         except DuramenError as error:
             put(error)
             return
-        partition.find_offset(LATEST, partial(self._ended, wish, partition, put))
+        partition.find_offset(LATEST, partial(self._ended, request, partition, put))
 
     def _ended(
-        self, wish: ListOffsetsPartition, partition: Partition, put: Callable[[Found], None], end_offset: int, _: int,
-        error: DuramenError | OSError | None,
+        self, request: ListOffsetsPartition, partition: Partition, put: Callable[[Found], None], end_offset: int,
+        _: int, error: DuramenError | OSError | None,
     ) -> None:  # fmt: skip
         bounds = PartitionBounds(partition.log.start_offset, end_offset)
         if error is not None:
             put(_as_ours(error))
-        elif wish.since_ms >= 0:
-            partition.find_offset(wish.since_ms, partial(_since, bounds, put))
-        elif wish.last >= 0:
-            partition.find_last(wish.last, partial(_since, bounds, put))
-        elif 0 <= wish.offset < end_offset:
-            offset = max(wish.offset, bounds.start_offset)
-            if wish.roughly:
+        elif request.since_ms >= 0:
+            partition.find_offset(request.since_ms, partial(_since, bounds, put))
+        elif request.last >= 0:
+            partition.find_last(request.last, partial(_since, bounds, put))
+        elif 0 <= request.offset < end_offset:
+            offset = max(request.offset, bounds.start_offset)
+            if request.roughly:
                 _timed(bounds, put, partition.log.time_before(offset))
             else:
                 find_time(self._store, partition.log, offset, partial(_timed, bounds, put))
@@ -228,8 +228,8 @@ class _Looking:
     def step(self, begin: int) -> None:
         """Look up those from `begin` on."""
         end = begin + _AT_ONCE
-        for at, wish in enumerate(self._wanted[begin:end], begin):
-            self._look(wish, partial(self._put, at))
+        for at, request in enumerate(self._wanted[begin:end], begin):
+            self._look(request, partial(self._put, at))
         if end < len(self._wanted):
             self._store.soon(partial(self.step, end))
         else:

@@ -152,20 +152,20 @@ def _reset(
 ) -> None:
     """Reset the committed offsets of the consumer group GROUP. It must have no members: stop its consumers first."""
     check_askable(yes=yes or dry_run)
-    wish: dict[str, object] = {"to": to}
+    body: dict[str, object] = {"to": to}
     if streams:
-        wish["streams"] = list(streams)
+        body["streams"] = list(streams)
     if partition is not None:
-        wish["partition"] = partition
+        body["partition"] = partition
     path = f"{path_of('groups', group)}/offsets"
     if dry_run or not yes:
-        planned = server.post(path, wish | {"dry_run": True})["offsets"]
+        planned = server.post(path, body | {"dry_run": True})["offsets"]
         if dry_run or not planned:
             _print_reset(planned, format_)
             return
         _print_plan(planned)
         confirm(f"Set these {len(planned)} offsets of {group}?", yes=yes)
-    _print_reset(server.post(path, wish | {"dry_run": False})["offsets"], format_)
+    _print_reset(server.post(path, body | {"dry_run": False})["offsets"], format_)
 
 
 def _plan_rows(offsets: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "json_size", "wish_bytes", "wish_headers"]
+__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "json_size", "request_bytes", "request_headers"]
 
 
 class Base64(TypedDict):
@@ -74,7 +74,7 @@ def _utf8(text: str) -> bytes:
         raise ValueError('text has half a surrogate pair, which is no UTF-8; write {"base64": "…"}') from None
 
 
-def wish_bytes(what: str, value: JsonBytes) -> bytes | None:
+def request_bytes(what: str, value: JsonBytes) -> bytes | None:
     """Bytes of a request that come as JSON. Raises RequestInvalid."""
     try:
         return bytes_of(value)
@@ -82,9 +82,9 @@ def wish_bytes(what: str, value: JsonBytes) -> bytes | None:
         raise RequestInvalid(f"{what}: {error}") from None
 
 
-def wish_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple[bytes, bytes | None]]:
+def request_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple[bytes, bytes | None]]:
     """Headers of a request that come as JSON. Raises RequestInvalid."""
     return [
-        (wish_bytes("a header's name", name) or b"", wish_bytes("a header's value", content))
+        (request_bytes("a header's name", name) or b"", request_bytes("a header's value", content))
         for name, content in headers
     ]

@@ -31,8 +31,10 @@ __all__ = ["ConsumerTable", "Record"]
 Record = tuple[bytes, bytes | None]
 """A record's key and value; None is a tombstone."""
 
-_WISHES: Final = slice(0, ConsumerMember._fields.index("epoch"))  # the fields of the record of a member's subscription
-_HOLDINGS: Final = slice(_WISHES.stop, None)  # the fields of the record of its assignment
+_SUBSCRIPTION: Final = slice(
+    0, ConsumerMember._fields.index("epoch")
+)  # the fields of the record of a member's subscription
+_ASSIGNMENT: Final = slice(_SUBSCRIPTION.stop, None)  # the fields of the record of its assignment
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 _MEMBER_BYTES: Final = 1024
 _PLACE_BYTES: Final = 200
@@ -112,9 +114,9 @@ class ConsumerTable:
         old = self.members.get(member.id)
         if old == member:
             return
-        if old is None or old[_WISHES] != member[_WISHES]:
+        if old is None or old[_SUBSCRIPTION] != member[_SUBSCRIPTION]:
             self._note(RecordKind.MEMBER, encode_member(member), member.id)
-        if old is None or old[_HOLDINGS] != member[_HOLDINGS]:
+        if old is None or old[_ASSIGNMENT] != member[_ASSIGNMENT]:
             self._note(RecordKind.ASSIGNMENT, encode_assignment(member), member.id)
         self._set(old, member)
 

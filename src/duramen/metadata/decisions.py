@@ -153,7 +153,7 @@ def _compacted(config: Mapping[str, str]) -> Mapping[str, str]:
 
 def create_stream(
     state: ControllerState,
-    wish: Definition,
+    definition: Definition,
     *,
     stream_id: StreamId,
     now_ms: int,
@@ -167,46 +167,46 @@ def create_stream(
     except for internal streams. Raises NameInvalid, PartitionsInvalid, ConfigInvalid, SubjectInvalid, StreamExists or
     StreamDiffers.
     """
-    check_name(wish.name)
-    if wish.name.startswith(_OWN_PREFIX) and not wish.internal:
-        raise NameInvalid(f"the name {wish.name} does not fit: {_OWN_PREFIX} begins the broker's own")
-    if not 1 <= wish.partitions <= LARGEST_PARTITIONS:
-        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {wish.partitions}")
-    wish = wish._replace(config=_compacted(wish.config))
-    config = _canonical(wish.config, internal=wish.internal)
+    check_name(definition.name)
+    if definition.name.startswith(_OWN_PREFIX) and not definition.internal:
+        raise NameInvalid(f"the name {definition.name} does not fit: {_OWN_PREFIX} begins the broker's own")
+    if not 1 <= definition.partitions <= LARGEST_PARTITIONS:
+        raise PartitionsInvalid(f"a stream has 1 to {LARGEST_PARTITIONS} partitions, not {definition.partitions}")
+    definition = definition._replace(config=_compacted(definition.config))
+    config = _canonical(definition.config, internal=definition.internal)
     _check_durability(state, config)
-    if wish.subjects and config.get(KIND) == QUEUES:
-        raise ConfigInvalid(f"kind=queues takes no NATS subjects: {wish.name} cannot be bound to any")
-    for subject in wish.subjects:
+    if definition.subjects and config.get(KIND) == QUEUES:
+        raise ConfigInvalid(f"kind=queues takes no NATS subjects: {definition.name} cannot be bound to any")
+    for subject in definition.subjects:
         check_subject(subject)
-    known = state.streams.get(wish.name)
+    known = state.streams.get(definition.name)
     if known is not None:
         if not idempotent:
-            raise StreamExists(f"a stream {wish.name} exists")
-        differences = _differences(known, wish)
+            raise StreamExists(f"a stream {definition.name} exists")
+        differences = _differences(known, definition)
         if differences:
-            raise StreamDiffers(f"stream {wish.name} exists and differs: {'; '.join(differences)}")
+            raise StreamDiffers(f"stream {definition.name} exists and differs: {'; '.join(differences)}")
         return []
-    shown = state.live_topic(wish.name)
+    shown = state.live_topic(definition.name)
     if shown is not None:
-        raise StreamExists(f"the name {wish.name} is taken by the live topic of stream {shown}")
-    _check_live_topic(state, wish.name, config)
-    clash = state.clash(wish.name)
+        raise StreamExists(f"the name {definition.name} is taken by the live topic of stream {shown}")
+    _check_live_topic(state, definition.name, config)
+    clash = state.clash(definition.name)
     if clash is not None:
-        raise NameInvalid(f"the name {wish.name} is too like {clash}: in metrics, '.' and '_' are the same")
-    check_prefixes(state, wish.name, config)
-    if not wish.internal:
-        _check_size(state, wish.partitions + STREAM_SIZE, largest_size)
+        raise NameInvalid(f"the name {definition.name} is too like {clash}: in metrics, '.' and '_' are the same")
+    check_prefixes(state, definition.name, config)
+    if not definition.internal:
+        _check_size(state, definition.partitions + STREAM_SIZE, largest_size)
     return [
         StreamCreated(
-            wish.name,
+            definition.name,
             str(stream_id),
-            wish.partitions,
+            definition.partitions,
             config,
-            tuple(dict.fromkeys(wish.subjects)),
-            wish.internal,
+            tuple(dict.fromkeys(definition.subjects)),
+            definition.internal,
             now_ms,
-            state.highest_producer_id if state.has_producers_of(wish.name, now_ms) else -1,
+            state.highest_producer_id if state.has_producers_of(definition.name, now_ms) else -1,
             _space_number(state, config) or msgspec.UNSET,
             (secret.hex() if _has_secret(state, config) else "") or msgspec.UNSET,
         )
@@ -267,15 +267,15 @@ def _check_size(state: ControllerState, more: int, largest_size: int | None) -> 
         )
 
 
-def _differences(known: StreamState, wish: Definition) -> list[str]:
+def _differences(known: StreamState, definition: Definition) -> list[str]:
     differences = []
-    if known.partitions != wish.partitions:
-        differences.append(f"it has {_count(known.partitions, 'partition')}, not {wish.partitions}")
-    if set(known.subjects) != set(wish.subjects):
-        differences.append(f"its subjects are {_listed(known.subjects)}, not {_listed(wish.subjects)}")
-    mine, theirs = check_config(wish.config), check_config(known.config)
+    if known.partitions != definition.partitions:
+        differences.append(f"it has {_count(known.partitions, 'partition')}, not {definition.partitions}")
+    if set(known.subjects) != set(definition.subjects):
+        differences.append(f"its subjects are {_listed(known.subjects)}, not {_listed(definition.subjects)}")
+    mine, theirs = check_config(definition.config), check_config(known.config)
     differences += [
-        f"its {name} is {known.config.get(name, 'the default')}, not {wish.config.get(name, 'the default')}"
+        f"its {name} is {known.config.get(name, 'the default')}, not {definition.config.get(name, 'the default')}"
         for name in sorted(mine.keys() | theirs.keys())
         if mine.get(name) != theirs.get(name)
     ]

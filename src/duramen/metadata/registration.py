@@ -52,7 +52,7 @@ class Registration(NamedTuple):
 
 
 def register(
-    state: ControllerState, wish: Registration, *, end_offset: int, is_live: bool, renews: int = 0
+    state: ControllerState, registration: Registration, *, end_offset: int, is_live: bool, renews: int = 0
 ) -> list[Event]:
     """Register a node, fenced until it has caught up; a repeated registration needs no events.
 
@@ -60,25 +60,26 @@ def register(
     not over. `renews`: the process ends its own registration of that epoch, because its storage accepts writes again.
     Raises ClusterDiffers, DirectoryRolledBack, NodeDuplicate, UnsupportedFeature.
     """
-    _check(state, wish)
-    known = state.registrations.get(wish.node_id)
-    if known is not None and known.directory_id != wish.directory_id and is_live:
+    _check(state, registration)
+    known = state.registrations.get(registration.node_id)
+    if known is not None and known.directory_id != registration.directory_id and is_live:
         raise NodeDuplicate(
-            f"node {wish.node_id} is already registered with the data directory {known.directory_id}; this one is"
-            f" {wish.directory_id}: stop the other node, or use another node id"
+            f"node {registration.node_id} is already registered with the data directory {known.directory_id}; this one"
+            f" is {registration.directory_id}: stop the other node, or use another node id"
         )
-    if known is not None and _is_known(known, wish) and known.epoch != renews:
+    if known is not None and _is_known(known, registration) and known.epoch != renews:
         return []
-    if known is not None and _is_older(known, wish):
+    if known is not None and _is_older(known, registration):
         raise DirectoryRolledBack(
-            f"the data directory {wish.directory_id} of node {wish.node_id} is an older copy: it does not know its last"
+            f"the data directory {registration.directory_id} of node {registration.node_id} is an older copy: it does"
+            " not know its last"
             f" process {known.incarnation_id} (registration {known.epoch}). It may lack records that it"
             " has acknowledged since"
         )
-    events = [] if known is None else _gone(state, known, wish)
+    events = [] if known is None else _gone(state, known, registration)
     # The end of the log after the registration, so that a node with that applied offset knows it; never used twice.
     epoch = max(end_offset + len(events), state.registrations.highest_epoch) + 1
-    return [*events, _registered(wish, epoch)]
+    return [*events, _registered(registration, epoch)]
 
 
 def unregister(state: ControllerState, node_id: int) -> list[Event]:
@@ -94,61 +95,64 @@ def unregister(state: ControllerState, node_id: int) -> list[Event]:
     return [NodeUnregistered(node_id, node.epoch)]
 
 
-def _check(state: ControllerState, wish: Registration) -> None:
-    if wish.cluster_id != state.cluster_id:
+def _check(state: ControllerState, registration: Registration) -> None:
+    if registration.cluster_id != state.cluster_id:
         raise ClusterDiffers(
-            f"node {wish.node_id} is of the cluster {wish.cluster_id or 'none'}; this is {state.cluster_id or 'none'}"
+            f"node {registration.node_id} is of the cluster {registration.cluster_id or 'none'}; this is"
+            f" {state.cluster_id or 'none'}"
         )
-    if not wish.least_feature_level <= state.feature_level <= wish.latest_feature_level:
+    if not registration.least_feature_level <= state.feature_level <= registration.latest_feature_level:
         raise UnsupportedFeature(
-            f"node {wish.node_id} knows the feature levels {wish.least_feature_level} to {wish.latest_feature_level};"
+            f"node {registration.node_id} knows the feature levels {registration.least_feature_level} to"
+            f" {registration.latest_feature_level};"
             f" that of the cluster is {state.feature_level}"
         )
-    same = state.registrations.of_directory(wish.directory_id)
-    if same is not None and same.id != wish.node_id:
+    same = state.registrations.of_directory(registration.directory_id)
+    if same is not None and same.id != registration.node_id:
         raise NodeDuplicate(
-            f"the data directory {wish.directory_id} is that of node {same.id}: it cannot be node {wish.node_id}"
+            f"the data directory {registration.directory_id} is that of node {same.id}: it cannot be node"
+            f" {registration.node_id}"
         )
 
 
-def _gone(state: ControllerState, known: Node, wish: Registration) -> list[Event]:
+def _gone(state: ControllerState, known: Node, registration: Registration) -> list[Event]:
     """The events for the end of the previous registration."""
-    loss = Loss.MEMORY if wish.kept else Loss.UNSYNCED
-    if known.directory_id != wish.directory_id:
+    loss = Loss.MEMORY if registration.kept else Loss.UNSYNCED
+    if known.directory_id != registration.directory_id:
         loss = Loss.ALL
-    elif wish.damaged:
+    elif registration.damaged:
         loss = Loss.DAMAGED
-    elif known.incarnation_id == wish.incarnation_id:
+    elif known.incarnation_id == registration.incarnation_id:
         loss = Loss.NOTHING
     fenced: list[Event] = [] if known.fenced else [NodeFenced(known.id, known.epoch)]
     nodes = state.registrations.after(NodeFenced(known.id, known.epoch))
     return [*fenced, *resettle(state, known.id, nodes, loss)]
 
 
-def _registered(wish: Registration, epoch: int) -> NodeRegistered:
+def _registered(registration: Registration, epoch: int) -> NodeRegistered:
     return NodeRegistered(
-        wish.node_id,
-        wish.directory_id,
-        wish.incarnation_id,
+        registration.node_id,
+        registration.directory_id,
+        registration.incarnation_id,
         epoch,
-        wish.rack,
-        wish.roles,
-        wish.endpoints,
-        wish.least_feature_level,
-        wish.latest_feature_level,
+        registration.rack,
+        registration.roles,
+        registration.endpoints,
+        registration.least_feature_level,
+        registration.latest_feature_level,
         fenced=True,
-        remembers=wish.tried is not None,
+        remembers=registration.tried is not None,
     )
 
 
-def _is_older(node: Node, wish: Registration) -> bool:
+def _is_older(node: Node, registration: Registration) -> bool:
     """Whether the directory was restored to a state before the node's last registration."""
-    if node.directory_id != wish.directory_id or not node.remembers:
+    if node.directory_id != registration.directory_id or not node.remembers:
         return False
-    return node.incarnation_id not in (wish.incarnation_id, *(wish.tried or ()))
+    return node.incarnation_id not in (registration.incarnation_id, *(registration.tried or ()))
 
 
-def _is_known(node: Node, wish: Registration) -> bool:
+def _is_known(node: Node, registration: Registration) -> bool:
     """Whether the node is registered like that already."""
-    again = Node.of(_registered(wish, node.epoch))
+    again = Node.of(_registered(registration, node.epoch))
     return again._replace(fenced=node.fenced, draining=node.draining, unwritable=node.unwritable) == node

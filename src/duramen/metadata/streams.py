@@ -23,7 +23,7 @@ Assignment = Sequence[Sequence[int]]
 
 def create_replicated(
     state: ControllerState,
-    wish: Definition,
+    definition: Definition,
     *,
     stream_id: StreamId,
     now_ms: int,
@@ -38,12 +38,12 @@ def create_replicated(
     Raises like `create_stream`, ReplicationFactorInvalid, ReplicaAssignmentInvalid.
     """
     created = create_stream(
-        state, wish, stream_id=stream_id, now_ms=now_ms, secret=secret, idempotent=idempotent,
+        state, definition, stream_id=stream_id, now_ms=now_ms, secret=secret, idempotent=idempotent,
         largest_size=largest_size,
     )  # fmt: skip
     if not created:
         return []
-    replicas = _placed(state, wish.partitions, replication_factor, assignment)
+    replicas = _placed(state, definition.partitions, replication_factor, assignment)
     return [*created, *new_partitions(stream_id, replicas, state.registrations)]
 
 

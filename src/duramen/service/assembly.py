@@ -207,7 +207,7 @@ class BrokerParts(ABC):
         self.groups.kinds.add(self.share_groups)
 
     @abstractmethod
-    def create_stream(self, wish: Definition, done: Done, *, idempotent: bool = False) -> None:
+    def create_stream(self, definition: Definition, done: Done, *, idempotent: bool = False) -> None:
         """Create a stream; with `idempotent`, one that exists with the same definition is as good."""
 
     @property

@@ -37,7 +37,7 @@ from duramen.metadata.partitions import PartitionId
 from duramen.metadata.state import Entity, StreamState
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.assembly import BrokerParts
-from duramen.service.inventory_names import check_config, check_wish
+from duramen.service.inventory_names import check_config, check_definition
 from duramen.service.startup import Startup
 
 __all__ = ["Broker"]
@@ -187,7 +187,7 @@ class Broker(BrokerParts):
 
     def create_stream(
         self,
-        wish: Definition,
+        definition: Definition,
         done: Done,
         *,
         idempotent: bool = False,
@@ -200,12 +200,12 @@ class Broker(BrokerParts):
         settings, or the number of nodes if that is less. A stream bound to subjects is subscribed when it is `done`.
         """
         try:
-            self._check_wish(wish)
+            self._check_definition(definition)
         except DuramenError as error:
             done(error)
             return
-        request = self._creation(wish, replication_factor, assignment, idempotent=idempotent)
-        created = self._when_whole(wish.name, self._after_listening(done) if wish.subjects else done)
+        request = self._creation(definition, replication_factor, assignment, idempotent=idempotent)
+        created = self._when_whole(definition.name, self._after_listening(done) if definition.subjects else done)
         self.membership.ask(request, settled(created))
 
     @property
@@ -216,23 +216,23 @@ class Broker(BrokerParts):
         """Whether a topic of that name can only be one of the inventory."""
         return self.inventory.may_name(self.settings.text("inventory.account"), name)
 
-    def _check_wish(self, wish: Definition) -> None:
-        self.views.check_config(wish.config)
-        if self.alone and not wish.internal:  # on a cluster the controller does it
-            check_wish(self.inventory, self.settings.text("inventory.account"), wish)
+    def _check_definition(self, definition: Definition) -> None:
+        self.views.check_config(definition.config)
+        if self.alone and not definition.internal:  # on a cluster the controller does it
+            check_definition(self.inventory, self.settings.text("inventory.account"), definition)
         too_old = not self.alone and self.metadata_state.feature_level < MetadataFeature.QUEUES
-        if wish.config.get(KIND) == QUEUES and too_old:
+        if definition.config.get(KIND) == QUEUES and too_old:
             raise ConfigInvalid(
-                f"{wish.name} cannot be made: kind=queues needs all nodes of the cluster to be of this version, and"
-                " the cluster to be upgraded (duramen cluster upgrade)"
+                f"{definition.name} cannot be created: kind=queues needs every node of the cluster to have this"
+                " version, and the cluster to be upgraded (duramen cluster upgrade)"
             )
 
     def _creation(
-        self, wish: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
+        self, definition: Definition, replication_factor: int | None, assignment: Assignment | None, *, idempotent: bool
     ) -> CreateStream:
         if replication_factor is None:
             replication_factor = min(self.settings.integer("default.replication.factor"), self.membership.most_replicas)
-        return CreateStream(wish, replication_factor, assignment, idempotent, self._most_partitions)
+        return CreateStream(definition, replication_factor, assignment, idempotent, self._most_partitions)
 
     def _when_whole(self, name: str, done: Done) -> Done:
         def decided(error: DuramenError | None) -> None:
@@ -253,11 +253,11 @@ class Broker(BrokerParts):
         return changed
 
     def check_stream(
-        self, wish: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
+        self, definition: Definition, *, replication_factor: int | None = None, assignment: Assignment | None = None
     ) -> None:
         """Raise the error that `create_stream` would end with."""
-        self._check_wish(wish)
-        self.membership.check(self._creation(wish, replication_factor, assignment, idempotent=False))
+        self._check_definition(definition)
+        self.membership.check(self._creation(definition, replication_factor, assignment, idempotent=False))
 
     def delete_stream(self, name: str, done: Done) -> None:
         """Delete a stream with all its records; its subjects are not listened for any more when it is `done`."""

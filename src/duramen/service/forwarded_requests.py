@@ -103,24 +103,24 @@ class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
 
 
 class Manage(msgspec.Struct, frozen=True, array_like=True, tag="manage"):
-    """To a group's coordinator: describe it, reset its offsets according to the wish (JSON), or delete it."""
+    """To a group's coordinator: describe it, reset its offsets according to the body (JSON), or delete it."""
 
     what: Literal["show", "move", "delete"]
     group_id: str
-    wish: bytes
+    body: bytes
 
 
 class AskQueues(msgspec.Struct, frozen=True, array_like=True):
     """To the leader of a shard: add entries to queues, change a queue, or read entries.
 
-    Also: settle leased entries, which only the leader knows, and wait for entries to lease. The wish is a record batch
+    Also: settle leased entries, which only the leader knows, and wait for entries to lease. The body is a record batch
     to add, otherwise MessagePack, and so is the response.
     """
 
     what: Literal["put", "change", "read", "settle", "query", "wait"]
     stream_id: _Id
     partition: _Index
-    wish: bytes
+    body: bytes
 
 
 class KnowTopic(msgspec.Struct, frozen=True, array_like=True):
@@ -136,13 +136,13 @@ class TopicKnown(msgspec.Struct, frozen=True, array_like=True):
 class AskSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """To the leader of a partition: find a snapshot, read from one, or report the bytes that some hold.
 
-    The wish is JSON, and so is the response, except for reads, which are MessagePack.
+    The body is JSON, and so is the response, except for reads, which are MessagePack.
     """
 
     what: Literal["find", "read", "held"]
     stream_id: _Id
     partition: _Index
-    wish: bytes
+    body: bytes
 
 
 class OpenExport(msgspec.Struct, frozen=True, array_like=True):
@@ -239,19 +239,19 @@ class AppendResult(NamedTuple):
 
 
 class AppendResponse(msgspec.Struct, frozen=True, array_like=True, tag="appended"):
-    """The fates of all batches, in their order."""
+    """The results of all batches, in their order."""
 
-    fates: tuple[tuple[_Offset, Refused | None, bool], ...]
+    results: tuple[tuple[_Offset, Refused | None, bool], ...]
 
     @classmethod
-    def of(cls, fates: list[AppendResult]) -> "AppendResponse":
+    def of(cls, results: list[AppendResult]) -> "AppendResponse":
         """Results in the form for another node."""
-        return cls(tuple((one.base_offset, Refused.of_any(one.error), one.unknown) for one in fates))
+        return cls(tuple((one.base_offset, Refused.of_any(one.error), one.unknown) for one in results))
 
     def read(self) -> list[AppendResult]:
-        """The fates."""
+        """The results."""
         return [
-            AppendResult(offset, None if why is None else why.error(), unknown) for offset, why, unknown in self.fates
+            AppendResult(offset, None if why is None else why.error(), unknown) for offset, why, unknown in self.results
         ]
 
 

@@ -35,7 +35,7 @@ class _InventoryKeeper(_Keeper, Protocol):
 
 
 class _Create(Protocol):
-    def __call__(self, wish: Definition, done: Done, *, idempotent: bool) -> None:
+    def __call__(self, definition: Definition, done: Done, *, idempotent: bool) -> None:
         """Create a stream."""
 
 
@@ -133,8 +133,8 @@ class InternalStreams:
             done(None)
         else:
             self._waiting[name] = deque([done])
-            wish = Definition(name, partitions, config, internal=True)
-            self._create(wish, partial(self._made, name), idempotent=True)
+            definition = Definition(name, partitions, config, internal=True)
+            self._create(definition, partial(self._made, name), idempotent=True)
 
     def _made(self, name: str, error: DuramenError | None) -> None:
         if error is None:

@@ -33,7 +33,7 @@ from duramen.queues.names import Queue
 from duramen.queues.owners import OwnRetention, have_owners
 
 __all__ = [
-    "auto_create", "check_config", "check_wish", "drop_records", "drop_topic", "have_records", "own_records",
+    "auto_create", "check_config", "check_definition", "drop_records", "drop_topic", "have_records", "own_records",
     "submit_here", "tenant_problem",
 ]  # fmt: skip
 
@@ -65,16 +65,16 @@ def tenant_problem(streams: BrokerStreams, tenant: str) -> DuramenError | None:
     return None
 
 
-def check_wish(inventory: Inventory, account: str, wish: Definition) -> None:
+def check_definition(inventory: Inventory, account: str, definition: Definition) -> None:
     """Raise NameReserved if a stream has the name of a tenant's topic, ConfigInvalid if its queues would.
 
     CoordinatorLoading if that is not known yet.
     """
-    if inventory.may_name(account, wish.name):
-        tenant = wish.name.split(".")[0]
+    if inventory.may_name(account, definition.name):
+        tenant = definition.name.split(".")[0]
         inventory.tenant(account, tenant)  # raises where tenants are still being read
-        raise NameReserved(f"{wish.name} is the name of a topic of the inventory, since {tenant} is a tenant")
-    check_config(inventory, account, wish.config)
+        raise NameReserved(f"{definition.name} is the name of a topic of the inventory, since {tenant} is a tenant")
+    check_config(inventory, account, definition.config)
 
 
 def check_config(inventory: Inventory, account: str, config: Mapping[str, str | None]) -> None:

@@ -310,5 +310,5 @@ def _concurrent(current: TransactionalId) -> ConcurrentTransactions:
 
 
 def _wrong_end(current: TransactionalId, *, commit: bool) -> TransactionStateInvalid:
-    wish = "committed" if commit else "aborted"
-    return TransactionStateInvalid(f"the transaction of {current.id} is {current.state.label} and cannot be {wish}")
+    outcome = "committed" if commit else "aborted"
+    return TransactionStateInvalid(f"the transaction of {current.id} is {current.state.label} and cannot be {outcome}")

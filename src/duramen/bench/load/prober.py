@@ -59,9 +59,11 @@ class Prober:
 
     def layout(self) -> ProbedLayout | None:
         """What this node says of the stream, which is created where it is missing; None without an answer."""
-        wish = {"topics": [{"name": self._stream, "topic_id": _NOBODY}], "allow_auto_topic_creation": True}
+        request = {"topics": [{"name": self._stream, "topic_id": _NOBODY}], "allow_auto_topic_creation": True}
         try:
-            answer = self._connected().request(ApiKey.METADATA, {**wish, "include_topic_authorized_operations": False})
+            answer = self._connected().request(
+                ApiKey.METADATA, {**request, "include_topic_authorized_operations": False}
+            )
         except DuramenError:
             self.close()
             return None

@@ -65,8 +65,8 @@ class JetStream:
         """A new stream in files, bound to a subject of its own."""
         subject = f"bench.{name}"
         with BenchNatsConnection(self.address) as connection:
-            wish = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
-            connection.request(f"$JS.API.STREAM.CREATE.{name}", wish)
+            config = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
+            connection.request(f"$JS.API.STREAM.CREATE.{name}", config)
         mode = "sync always" if self._sync == "always" else "default sync"
         return Contender("jetstream", mode, "nats", self.address, subject, name, self.address)
 

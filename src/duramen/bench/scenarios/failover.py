@@ -102,8 +102,8 @@ def _mend(nodes: NodeProcesses, how: str, gone: Sequence[int]) -> None:
 
 
 def _move(nodes: NodeProcesses, asked: int, leader: int) -> None:
-    wish = {"partitions": [{"stream": _STREAM, "partition": 0}], "leader": leader}
-    HttpNode(nodes.nodes[asked].http).post("/v1/cluster/elections", wish)
+    body = {"partitions": [{"stream": _STREAM, "partition": 0}], "leader": leader}
+    HttpNode(nodes.nodes[asked].http).post("/v1/cluster/elections", body)
 
 
 def _longest_gap_ms(nodes: NodeProcesses, clients: dict[int, Prober], leader: int) -> float:

@@ -96,8 +96,8 @@ def _copy(
     """Seconds until the new node has everything, and the p99 of producers meanwhile. Raises DuramenError."""
     server = several.server(NODES[0])
     began_s = time.monotonic()
-    wish = [{"stream": name, "partition": 0, "replicas": wanted} for name, wanted in replicas.items()]
-    answer = server.post(_REASSIGNMENTS, {"partitions": wish})
+    moves = [{"stream": name, "partition": 0, "replicas": wanted} for name, wanted in replicas.items()]
+    answer = server.post(_REASSIGNMENTS, {"partitions": moves})
     refused = next((one for one in answer["partitions"] if one.get("error")), None)
     if refused is not None:
         raise DuramenError(f"{refused['stream']} is not given to node {_NEW}: {refused['detail']}")

@@ -100,8 +100,8 @@ def _make(several: Several, streams: int) -> float:
     began_s = time.monotonic()
     for first in range(0, streams, _AT_ONCE):
         names = [_name(number) for number in range(first, min(first + _AT_ONCE, streams))]
-        wishes = [NewTopic(name, _OF_A_STREAM, len(NODES)) for name in names]
-        made = admin.create_topics(wishes, request_timeout=_PATIENCE_S, operation_timeout=_PATIENCE_S)
+        topics = [NewTopic(name, _OF_A_STREAM, len(NODES)) for name in names]
+        made = admin.create_topics(topics, request_timeout=_PATIENCE_S, operation_timeout=_PATIENCE_S)
         for name, result in made.items():
             try:
                 result.result()
@@ -208,8 +208,11 @@ def _layout(several: Several, asked_node: int, streams: list[str]) -> list[tuple
     host, _, port = several.processes.nodes[asked_node].kafka.rpartition(":")
     connection = BrokerConnection(host, int(port), client_id="bench", timeout_s=_PATIENCE_S)
     try:
-        wish = {"topics": [{"name": name, "topic_id": _NOBODY} for name in streams], "allow_auto_topic_creation": False}
-        answer = connection.request(ApiKey.METADATA, wish)
+        request = {
+            "topics": [{"name": name, "topic_id": _NOBODY} for name in streams],
+            "allow_auto_topic_creation": False,
+        }
+        answer = connection.request(ApiKey.METADATA, request)
     finally:
         connection.close()
     return [(one["leader_id"], len(one["isr_nodes"])) for topic in answer["topics"] for one in topic["partitions"]]

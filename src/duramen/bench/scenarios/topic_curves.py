@@ -132,8 +132,8 @@ def _created(address: str, names: list[str]) -> str:
     """Why not all of them were; empty where they were."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     try:
-        wishes = [NewTopic(name, 1) for name in names]
-        for future in admin.create_topics(wishes, request_timeout=_TIMEOUT_S).values():
+        topics = [NewTopic(name, 1) for name in names]
+        for future in admin.create_topics(topics, request_timeout=_TIMEOUT_S).values():
             future.result()
     except KafkaException as error:
         return f"it created no more: {error}"

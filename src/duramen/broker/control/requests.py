@@ -5,7 +5,7 @@ are requests of users, which any node accepts and forwards.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,10 @@ __all__ = [
 ]
 
 
+_DEFINITION: Final = "wish"
+"""The name of a definition or a registration in messages between nodes."""
+
+
 class _Request(msgspec.Struct, frozen=True, tag_field="request"):
     """Base of the requests."""
 
@@ -62,7 +66,7 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 class Register(_Request, frozen=True):
     """A node registers; `renews` is the epoch of its earlier registration, which ends with that, if any."""
 
-    wish: Registration
+    registration: Registration = msgspec.field(name=_DEFINITION)
     renews: int = 0
 
 
@@ -120,7 +124,7 @@ class CreateStream(_Request, frozen=True):
     `create_replicated`.
     """
 
-    wish: Definition
+    definition: Definition = msgspec.field(name=_DEFINITION)
     replication_factor: int = 1
     assignment: tuple[tuple[int, ...], ...] | None = None
     idempotent: bool = False

@@ -41,17 +41,17 @@ def command(
         raise click.UsageError("--leader needs a STREAM, and cannot be combined with --unclean")
     if unclean:
         check_askable(yes=yes)
-    wish: dict[str, object] = {"unclean": unclean}
+    body: dict[str, object] = {"unclean": unclean}
     if stream is not None:
-        wish["partitions"] = [
+        body["partitions"] = [
             {"stream": stream, "partition": index} for index in _partitions(server, stream, partition)
         ]
     if leader is not None:
-        wish["leader"] = leader
+        body["leader"] = leader
     if unclean:
-        _warn(server.post("/v1/cluster/elections/unclean/plan", {"partitions": wish.get("partitions")})["partitions"])
+        _warn(server.post("/v1/cluster/elections/unclean/plan", {"partitions": body.get("partitions")})["partitions"])
         confirm("Elect these leaders? Records that they lack are lost.", yes=yes)
-    outcomes = server.post("/v1/cluster/elections", wish)["partitions"]
+    outcomes = server.post("/v1/cluster/elections", body)["partitions"]
     if outcomes or format_ == JSON:
         print_outcomes(outcomes, "elected", format_)
     else:

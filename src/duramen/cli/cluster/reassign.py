@@ -63,11 +63,11 @@ def command(
             "a reassignment needs a STREAM, a PARTITION, and --replicas, --replication-factor or --cancel"
         )
     if factor is None:
-        wishes: Sequence[object] = [{"stream": stream, "partition": partition, "replicas": replicas}]
+        wanted: Sequence[object] = [{"stream": stream, "partition": partition, "replicas": replicas}]
     else:
-        wishes = _of_factor(server, stream, partition, factor)
-    if wishes or format_ == JSON:
-        outcomes = server.post(_PATH, {"partitions": wishes})["partitions"] if wishes else []
+        wanted = _of_factor(server, stream, partition, factor)
+    if wanted or format_ == JSON:
+        outcomes = server.post(_PATH, {"partitions": wanted})["partitions"] if wanted else []
         print_outcomes(outcomes, "cancelled" if cancel else "begun", format_)
     else:
         click.echo(f"Every named partition has {factor} replicas.", err=True)

@@ -120,5 +120,5 @@ def _cancel(server: NodeAddress, *, yes: bool, format_: str) -> None:
             click.echo("No reassignment is in progress.", err=True)
         return
     confirm(f"Cancel the {len(found)} reassignments in progress?", yes=yes)
-    wishes = [{"stream": one["stream"], "partition": one["partition"], "replicas": None} for one in found]
-    print_outcomes(server.post(_REASSIGNMENTS, {"partitions": wishes})["partitions"], "cancelled", format_)
+    wanted = [{"stream": one["stream"], "partition": one["partition"], "replicas": None} for one in found]
+    print_outcomes(server.post(_REASSIGNMENTS, {"partitions": wanted})["partitions"], "cancelled", format_)

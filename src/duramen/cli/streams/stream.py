@@ -85,16 +85,16 @@ def _create(
     server: NodeAddress,
 ) -> None:
     """Create the stream NAME. If it exists with the same definition, this succeeds too."""
-    wish: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
+    body: dict[str, object] = {"name": name, "subjects": list(subjects), "config": configs}
     if keyed:
         configs["keyed"] = "true"
     if live_topic is not None:
         configs["keyed.live.topic"] = live_topic
     if partitions is not None:
-        wish["partitions"] = partitions
+        body["partitions"] = partitions
     if replication_factor is not None:
-        wish["replication_factor"] = replication_factor
-    stream = server.post(_STREAMS, wish)
+        body["replication_factor"] = replication_factor
+    stream = server.post(_STREAMS, body)
     if format_ == JSON:
         print_json(stream)
         return
@@ -207,16 +207,16 @@ def _delete_records(
     where = "in each partition" if partition is None else f"in partition {partition}"
     what = "all records" if before == "end" else f"the records before offset {before}"
     confirm(f"Delete {what} of {plain(name)} {where}?", yes=yes)
-    wish = {"before": None if before == "end" else int(before), "partition": partition}
+    body = {"before": None if before == "end" else int(before), "partition": partition}
     # One question, so that nothing is deleted where one partition cannot be cut there; others lead only in a cluster.
     if all(part["leads"] for part in parts):
-        deleted = server.post(f"{path}/records/delete", wish)["partitions"]
+        deleted = server.post(f"{path}/records/delete", body)["partitions"]
     else:
         deleted = [
             one
             for part in parts
             for one in _leader_of(server, part).post(
-                f"{path}/records/delete", {**wish, "partition": part["partition"]}
+                f"{path}/records/delete", {**body, "partition": part["partition"]}
             )["partitions"]
         ]
     if format_ == JSON:

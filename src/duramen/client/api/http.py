@@ -134,12 +134,12 @@ def reset_group(
     group: str, to: str, streams: Sequence[str] | None, partition: int | None, *, dry_run: bool
 ) -> Program[list[OffsetChange]]:
     """Set a group's offsets."""
-    wish: dict[str, object] = {"to": to, "dry_run": flag("dry_run", dry_run)}
+    body: dict[str, object] = {"to": to, "dry_run": flag("dry_run", dry_run)}
     if streams is not None:
-        wish["streams"] = checked_names("streams", streams)
+        body["streams"] = checked_names("streams", streams)
     if partition is not None:
-        wish["partition"] = whole("partition", partition, 0, INT32_MAX)
-    answer = yield from _coordinated(Question("POST", path_of("groups", text("group", group)) + "/offsets", wish))
+        body["partition"] = whole("partition", partition, 0, INT32_MAX)
+    answer = yield from _coordinated(Question("POST", path_of("groups", text("group", group)) + "/offsets", body))
     return value_of(value_of(answer, dict[str, Any]).get("offsets"), list[OffsetChange])
 
 

@@ -24,16 +24,16 @@ def create_stream(
     name: str, partitions: int | None, replication_factor: int | None, subjects: Sequence[str], config: Config | None
 ) -> Program[StreamInfo]:
     """Create a stream unless it exists."""
-    wish: dict[str, object] = {
+    body: dict[str, object] = {
         "name": text("name", name),
         "subjects": checked_names("subjects", subjects),
         "config": checked_config("config", config, may_be_none=False),
     }
     if partitions is not None:
-        wish["partitions"] = whole("partitions", partitions, -INT32_MAX, INT32_MAX)
+        body["partitions"] = whole("partitions", partitions, -INT32_MAX, INT32_MAX)
     if replication_factor is not None:
-        wish["replication_factor"] = whole("replication_factor", replication_factor, -INT32_MAX, INT32_MAX)
-    return value_of((yield Question("POST", "/v1/streams", wish)), StreamInfo)
+        body["replication_factor"] = whole("replication_factor", replication_factor, -INT32_MAX, INT32_MAX)
+    return value_of((yield Question("POST", "/v1/streams", body)), StreamInfo)
 
 
 def describe_stream(name: str) -> Program[StreamInfo]:

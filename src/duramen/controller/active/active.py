@@ -244,7 +244,7 @@ class ActiveController:
     def _create(self, request: CreateStream, draft: PendingChanges) -> Created:
         token = self._kit.randomness.token
         stream_id = new_stream_id(token(_ID_BYTES))
-        secret = token(SECRET_BYTES) if request.wish.is_queue_space else b""
+        secret = token(SECRET_BYTES) if request.definition.is_queue_space else b""
         return create_stream(request, draft, stream_id, self._kit.clock.wall_ms(), secret)
 
     def _form(self, draft: PendingChanges) -> Value:

@@ -32,7 +32,7 @@ def create_stream(
     """Create a stream, at `now_ms` since 1970; `secret` as of `create_replicated`. Raises like that."""
     events = create_replicated(
         draft.state,
-        request.wish,
+        request.definition,
         stream_id=stream_id,
         now_ms=now_ms,
         secret=secret,
@@ -42,7 +42,7 @@ def create_stream(
         largest_size=request.largest_size,
     )
     draft.add(events)
-    return Created(draft.state.streams[request.wish.name].id, existed=not events)
+    return Created(draft.state.streams[request.definition.name].id, existed=not events)
 
 
 def delete_stream(request: requests.DeleteStream, draft: PendingChanges, now_ms: int, producers_ms: int) -> Done:
@@ -89,29 +89,33 @@ def _drain(state: ControllerState, request: requests.DrainNode) -> list[Event]:
 
 _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], list[Any]]]] = MappingProxyType(
     {
-        requests.Adopt: lambda state, wish: adopt(state, wish.node_id, wish.leader_epoch),
-        requests.GrowStream: lambda state, wish: grow_replicated(
-            state, wish.name, wish.partitions, assignment=wish.assignment, largest_size=wish.largest_size
+        requests.Adopt: lambda state, request: adopt(state, request.node_id, request.leader_epoch),
+        requests.GrowStream: lambda state, request: grow_replicated(
+            state, request.name, request.partitions, assignment=request.assignment, largest_size=request.largest_size
         ),
-        requests.ConfigureStream: lambda state, wish: configure_replicated(
-            state, wish.name, wish.changes, whole=wish.whole
+        requests.ConfigureStream: lambda state, request: configure_replicated(
+            state, request.name, request.changes, whole=request.whole
         ),
         requests.ConfigureNode: _configure_node,
-        requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
-        requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
-        requests.ReserveTenant: lambda state, wish: reserve_tenant(state, wish.account, wish.tenant),
-        requests.ReleaseTenant: lambda state, wish: release_tenant(state, wish.account, wish.tenant, wish.number),
+        requests.ConfigureGroup: lambda state, request: configure_group(state, request.group, request.changes),
+        requests.AlterQuotas: lambda state, request: alter_quotas(state, request.entity, request.changes),
+        requests.ReserveTenant: lambda state, request: reserve_tenant(state, request.account, request.tenant),
+        requests.ReleaseTenant: lambda state, request: release_tenant(
+            state, request.account, request.tenant, request.number
+        ),
         requests.RecordGap: lambda state, gap: record_gap(
             state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
         ),
         requests.ElectLeader: _elect,
-        requests.MoveLeader: lambda state, wish: move_leader(state, wish.place, wish.node_id, slow=wish.slow),
-        requests.Reassign: lambda state, wish: reassign(state, wish.place, wish.replicas),
-        requests.CancelReassignment: lambda state, wish: cancel(state, wish.place),
-        requests.BeginMoves: lambda state, wish: begin_moves(state, wish.moves, wish.at_once),
-        requests.CancelMoves: lambda state, wish: cancel_moves(state, wish.moves),
+        requests.MoveLeader: lambda state, request: move_leader(
+            state, request.place, request.node_id, slow=request.slow
+        ),
+        requests.Reassign: lambda state, request: reassign(state, request.place, request.replicas),
+        requests.CancelReassignment: lambda state, request: cancel(state, request.place),
+        requests.BeginMoves: lambda state, request: begin_moves(state, request.moves, request.at_once),
+        requests.CancelMoves: lambda state, request: cancel_moves(state, request.moves),
         requests.DrainNode: _drain,
-        requests.UnregisterNode: lambda state, wish: unregister(state, wish.node_id),
-        requests.SetFeatureLevel: lambda state, wish: set_feature_level(state, wish.level),
+        requests.UnregisterNode: lambda state, request: unregister(state, request.node_id),
+        requests.SetFeatureLevel: lambda state, request: set_feature_level(state, request.level),
     }
 )

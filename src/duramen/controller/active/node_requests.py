@@ -34,14 +34,14 @@ def register_node(request: Register, draft: PendingChanges, sessions: NodeSessio
 
     The session starts before the commit: meanwhile another directory under the same id must be refused.
     """
-    wish = request.wish
-    is_live = sessions.members.is_live(wish.node_id, now_ms)
-    events = register(draft.state, wish, end_offset=draft.end_offset, is_live=is_live, renews=request.renews)
+    registration = request.registration
+    is_live = sessions.members.is_live(registration.node_id, now_ms)
+    events = register(draft.state, registration, end_offset=draft.end_offset, is_live=is_live, renews=request.renews)
     draft.add(events)
-    sessions.members.registered(wish.node_id, now_ms)
-    node = draft.state.registrations.get(wish.node_id)
+    sessions.members.registered(registration.node_id, now_ms)
+    node = draft.state.registrations.get(registration.node_id)
     if node is None:
-        raise NodeNotFound(f"node {wish.node_id} is not registered")
+        raise NodeNotFound(f"node {registration.node_id} is not registered")
     return Registered(node.epoch)
 
 

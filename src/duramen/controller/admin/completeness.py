@@ -86,13 +86,13 @@ class Completeness:
 
     def _serve(self, request: SurveyReplicas, done: Answered[KeptReplicas]) -> None:
         """Report the replicas of this node."""
-        done(KeptReplicas([self._look(wish) for wish in request.wanted]))
+        done(KeptReplicas([self._look(target) for target in request.wanted]))
 
-    def _look(self, wish: SurveyTarget) -> ReplicaCompleteness | None:
-        stream = self._streams.find_id(UUID(bytes=wish.stream_id)) if len(wish.stream_id) == 16 else None
-        if stream is None or not 0 <= wish.partition < len(stream.partitions):
+    def _look(self, target: SurveyTarget) -> ReplicaCompleteness | None:
+        stream = self._streams.find_id(UUID(bytes=target.stream_id)) if len(target.stream_id) == 16 else None
+        if stream is None or not 0 <= target.partition < len(stream.partitions):
             return None
-        log = stream.partitions[wish.partition].log
+        log = stream.partitions[target.partition].log
         takeovers = takeovers_of(log)
         epoch = takeovers[-1].epoch if takeovers else _NO_EPOCH
         damaged = sum(last - first + 1 for first, last in lost_ranges(log))

@@ -36,7 +36,7 @@ class Lifecycle:
 
     def __init__(
         self,
-        wish: Registration,
+        registration: Registration,
         controller: Controller,
         asker: Asker,
         kit: ControllerDependencies,
@@ -45,7 +45,7 @@ class Lifecycle:
         heard: Callable[[bool], None] = lambda _: None,
         failed: Callable[[DuramenError], None],
     ) -> None:
-        self._wish = wish
+        self._registration = registration
         self._controller = controller
         self._asker = asker
         self._kit = kit
@@ -141,13 +141,15 @@ class Lifecycle:
         if self._told_unwritable and not self._unwritable and not self._drains:
             self._become(LifecyclePhase.JOINING)  # pending writes of its replicas are lost: they start again
         if self.phase is LifecyclePhase.JOINING:
-            register = Register(self._wish, self.epoch if self._told_unwritable else 0)
+            register = Register(self._registration, self.epoch if self._told_unwritable else 0)
             self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
             return
         self._told_ms = self._now_ms
         self._told_unwritable = self._told_unwritable or self._unwritable
         self._look_at_session()
-        beat = Heartbeat(self._wish.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains)
+        beat = Heartbeat(
+            self._registration.node_id, self.epoch, self._controller.applied_offset, wants_shutdown=self._drains
+        )
         self._asker.ask(
             Beat(beat, self._unwritable),
             lambda outcome: self._beaten(beat, outcome),
@@ -166,7 +168,7 @@ class Lifecycle:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
             self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
             self._answered_ms = self._now_ms
-            self._wish = self._wish._replace(damaged=False)  # the controller knows
+            self._registration = self._registration._replace(damaged=False)  # the controller knows
             self._become(LifecyclePhase.FENCED)
             self._next(self._kit.timing.heartbeat_ms)
             return

@@ -195,14 +195,14 @@ class StandaloneNode:
             )
         events = create_stream(
             state,
-            request.wish,
+            request.definition,
             stream_id=new_stream_id(self._randomness.token(_ID_BYTES)),
             now_ms=self._clock.wall_ms(),
-            secret=self._randomness.token(SECRET_BYTES) if request.wish.is_queue_space else b"",
+            secret=self._randomness.token(SECRET_BYTES) if request.definition.is_queue_space else b"",
             idempotent=request.idempotent,
             largest_size=request.largest_size,
         )
-        created = [UUID(event.id) for event in events] or [state.streams[request.wish.name].id]
+        created = [UUID(event.id) for event in events] or [state.streams[request.definition.name].id]
         return Created(created[0], existed=not events), list(events)
 
     def _check(self, assignment: tuple[tuple[int, ...], ...] | None) -> None:
@@ -212,15 +212,17 @@ class StandaloneNode:
 
 _DECISIONS: Final[Mapping[type, Callable[[ControllerState, Any], Any]]] = MappingProxyType(
     {
-        requests.GrowStream: lambda state, wish: add_partitions(
-            state, wish.name, wish.partitions, largest_size=wish.largest_size
+        requests.GrowStream: lambda state, request: add_partitions(
+            state, request.name, request.partitions, largest_size=request.largest_size
         ),
-        requests.ConfigureStream: lambda state, wish: configure_stream(
-            state, wish.name, wish.changes, whole=wish.whole
+        requests.ConfigureStream: lambda state, request: configure_stream(
+            state, request.name, request.changes, whole=request.whole
         ),
-        requests.ConfigureNode: lambda state, wish: configure_node(state, wish.node_id, wish.changes, whole=wish.whole),
-        requests.ConfigureGroup: lambda state, wish: configure_group(state, wish.group, wish.changes),
-        requests.AlterQuotas: lambda state, wish: alter_quotas(state, wish.entity, wish.changes),
+        requests.ConfigureNode: lambda state, request: configure_node(
+            state, request.node_id, request.changes, whole=request.whole
+        ),
+        requests.ConfigureGroup: lambda state, request: configure_group(state, request.group, request.changes),
+        requests.AlterQuotas: lambda state, request: alter_quotas(state, request.entity, request.changes),
         requests.RecordGap: lambda state, gap: record_gap(
             state, gap.node_id, gap.start_ms, gap.end_ms, gap.cause, gap.stream_id
         ),

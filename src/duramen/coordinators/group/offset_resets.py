@@ -68,18 +68,18 @@ class Resets:
         self._clock = clock
         self._ensure = ensure_offsets
 
-    def reset(self, wish: OffsetReset, done: Done) -> None:
+    def reset(self, request: OffsetReset, done: Done) -> None:
         """Reset a group; calls `done` with the change of every partition once durable, or at once with `dry_run`.
 
         An offset outside a log becomes the log's start or end, as with Kafka's tool; a time is looked up as in
         ListOffsets. On an error (GroupNotFound unless streams are named, which creates the group; GroupNotEmpty;
         StreamNotFound; or another) nothing changes.
         """
-        topics, stored = self._groups.topics, self._stored(wish.group_id)
+        topics, stored = self._groups.topics, self._stored(request.group_id)
 
         def known(error: DuramenError | None) -> None:
             if error is None:
-                self._reset(wish, {name: one for one in stored if (name := topics.shown(one)) is not None}, done)
+                self._reset(request, {name: one for one in stored if (name := topics.shown(one)) is not None}, done)
             else:
                 done(error)
 
@@ -87,27 +87,27 @@ class Resets:
             if isinstance(answer, DuramenError):
                 done(answer)
             else:
-                self._reset(wish, {name: answer.get(name, name) for name in wish.streams or ()}, done)
+                self._reset(request, {name: answer.get(name, name) for name in request.streams or ()}, done)
 
-        if wish.streams is None:
+        if request.streams is None:
             topics.when_known(stored, known)
         else:
-            topics.find_stored([*dict.fromkeys(wish.streams)], found)
+            topics.find_stored([*dict.fromkeys(request.streams)], found)
 
     def _stored(self, group_id: str) -> list[str]:
         """The key names of a group's offsets."""
         return [*dict.fromkeys(key.topic for key, _ in self._groups.all_committed(group_id))]
 
-    def _reset(self, wish: OffsetReset, named: Mapping[str, str], done: Done) -> None:
+    def _reset(self, request: OffsetReset, named: Mapping[str, str], done: Done) -> None:
         """Reset the offsets of topics, which are stored under these key names."""
         try:
-            self._check_empty(wish)
-            targets = self._targets(wish, named)
+            self._check_empty(request)
+            targets = self._targets(request, named)
         except DuramenError as error:
             done(error)
             return
         found: list[PartitionBounds | DuramenError] = [StreamNotFound("")] * len(targets)
-        parts = Countdown(lambda: self._resolved(wish, targets, done, found))
+        parts = Countdown(lambda: self._resolved(request, targets, done, found))
 
         def got(places: Sequence[int], bounds: Sequence[PartitionBounds | DuramenError]) -> None:
             for place, one in zip(places, bounds, strict=True):
@@ -117,8 +117,8 @@ class Resets:
         def got_light(place: int, bounds: PartitionBounds | DuramenError) -> None:
             got((place,), (bounds,))
 
-        since_ms = max(0, wish.to.timestamp_ms) if isinstance(wish.to, Since) else -1
-        last = wish.to.count if isinstance(wish.to, Last) else -1
+        since_ms = max(0, request.to.timestamp_ms) if isinstance(request.to, Since) else -1
+        last = request.to.count if isinstance(request.to, Last) else -1
         logs = {at: one.partition for at, one in enumerate(targets) if one.partition is not None}
         wanted = [
             ListOffsetsPartition(partition.place.stream_id.bytes, partition.index, since_ms, last=last)
@@ -130,32 +130,32 @@ class Resets:
                 self._groups.topics.bounds(one.stored, since_ms, last, partial(got_light, at))
         self._bounds.find(wanted, partial(got, [*logs]))
 
-    def _check_empty(self, wish: OffsetReset) -> None:
+    def _check_empty(self, request: OffsetReset) -> None:
         try:
-            described = self._groups.describe(wish.group_id)
+            described = self._groups.describe(request.group_id)
         except GroupNotFound:
-            if wish.streams is None:
+            if request.streams is None:
                 raise
             return
         members = len(described.snapshot.members)
         if members or described.state is not GroupState.EMPTY:
-            raise GroupNotEmpty(f"group {wish.group_id} has {members} members: stop them first")
+            raise GroupNotEmpty(f"group {request.group_id} has {members} members: stop them first")
 
-    def _targets(self, wish: OffsetReset, named: Mapping[str, str]) -> list[_Target]:
+    def _targets(self, request: OffsetReset, named: Mapping[str, str]) -> list[_Target]:
         """The partitions of the topics, including live and light ones. Raises StreamNotFound."""
         topics, found = self._groups.topics, list[_Target]()
         for name, stored in named.items():
             if topics.is_light(stored):
                 found.append(_Target(name, stored, 0, None))
-            elif wish.streams is not None or self._streams.readable(name) is not None:
+            elif request.streams is not None or self._streams.readable(name) is not None:
                 stream = self._readable(name)
                 found += [_Target(stream.name, stream.name, one.index, one) for one in stream.partitions]
-        if wish.partition is None:
+        if request.partition is None:
             return found
-        index, there = wish.partition, {one.name for one in found}
+        index, there = request.partition, {one.name for one in found}
         found = [one for one in found if one.number == index]
-        if not found or (wish.streams is not None and len(found) < len(there)):
-            which = ", ".join(sorted(there)) or f"what group {wish.group_id} reads"
+        if not found or (request.streams is not None and len(found) < len(there)):
+            which = ", ".join(sorted(there)) or f"what group {request.group_id} reads"
             raise StreamNotFound(f"there is no partition {index} in {which}")
         return found
 
@@ -164,7 +164,7 @@ class Resets:
 
     def _resolved(
         self,
-        wish: OffsetReset,
+        request: OffsetReset,
         targets: Sequence[_Target],
         done: Done,
         found: Sequence[PartitionBounds | DuramenError],
@@ -174,21 +174,21 @@ class Resets:
             if isinstance(bounds, DuramenError):
                 done(bounds)
                 return
-            after = _resolve(wish.to, bounds)
-            keys.append(OffsetKey(wish.group_id, target.stored, target.number))
+            after = _resolve(request.to, bounds)
+            keys.append(OffsetKey(request.group_id, target.stored, target.number))
             committed = self._groups.committed(keys[-1])
             before = None if committed is None else committed.offset
             moves.append(PlannedOffsets(target.name, target.number, before, after))
-        if wish.dry_run or not moves:
+        if request.dry_run or not moves:
             done(moves)
         else:
-            self._ensure(lambda error: done(error) if error is not None else self._commit(wish, keys, moves, done))
+            self._ensure(lambda error: done(error) if error is not None else self._commit(request, keys, moves, done))
 
     def _commit(
-        self, wish: OffsetReset, keys: Sequence[OffsetKey], moves: list[PlannedOffsets], done: Done
+        self, request: OffsetReset, keys: Sequence[OffsetKey], moves: list[PlannedOffsets], done: Done
     ) -> None:  # fmt: skip
         try:
-            self._check_empty(wish)  # a member may have joined meanwhile
+            self._check_empty(request)  # a member may have joined meanwhile
         except DuramenError as error:
             done(error)
             return
@@ -202,7 +202,7 @@ class Resets:
             error = next((error for error in errors if error is not None), None)
             done(moves if error is None else error)
 
-        self._groups.commit(wish.group_id, _STRANGER, offsets, committed)
+        self._groups.commit(request.group_id, _STRANGER, offsets, committed)
 
 
 def _resolve(to: Position, bounds: PartitionBounds) -> int:

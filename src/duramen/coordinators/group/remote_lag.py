@@ -74,9 +74,9 @@ class RemoteLags:
         places = round_.places[begin : begin + _AT_ONCE]
         wanted: list[ListOffsetsPartition] = []
         for place in places:
-            wish = self._wish(place, look=looks < _MOST_LOOKS)
-            looks += wish.offset >= 0 and not wish.roughly
-            wanted.append(wish)
+            request = self._request(place, look=looks < _MOST_LOOKS)
+            looks += request.offset >= 0 and not request.roughly
+            wanted.append(request)
         round_.open += 1
         self._bounds.find(wanted, partial(self._told, round_, places, wanted))
         if begin + _AT_ONCE < len(round_.places):
@@ -84,7 +84,7 @@ class RemoteLags:
         else:
             self._over(round_)
 
-    def _wish(self, place: RemotePartition, *, look: bool) -> ListOffsetsPartition:
+    def _request(self, place: RemotePartition, *, look: bool) -> ListOffsetsPartition:
         """The request for a partition. It asks for an exact time if that is unknown and the group has a lag."""
         known = self._known.get(place.key)
         stream_id, partition = place.stream_id.bytes, place.key.partition
@@ -102,9 +102,11 @@ class RemoteLags:
         found: Sequence[PartitionBounds | DuramenError],
     ) -> None:  # fmt: skip
         now_ms = self._clock.wall_ms()
-        for place, wish, one in zip(places, wanted, found, strict=True):
+        for place, request, one in zip(places, wanted, found, strict=True):
             before = self._known.get(place.key)
-            known = self._learned(place, wish, one, before) if isinstance(one, PartitionBounds) else self._kept(before)
+            known = (
+                self._learned(place, request, one, before) if isinstance(one, PartitionBounds) else self._kept(before)
+            )
             if known is not None:
                 round_.known[place.key] = known
                 round_.rows.append(_row(place, known, now_ms))
@@ -117,13 +119,13 @@ class RemoteLags:
             round_.done(None)
 
     def _learned(
-        self, place: RemotePartition, wish: ListOffsetsPartition, bounds: PartitionBounds, before: _Known | None
+        self, place: RemotePartition, request: ListOffsetsPartition, bounds: PartitionBounds, before: _Known | None
     ) -> _Known:
         now_ms = self._clock.monotonic_ms()
-        if wish.offset < 0 and before is not None:
+        if request.offset < 0 and before is not None:
             return before._replace(bounds=bounds, told_ms=now_ms)
         lag = lag_between(bounds.start_offset, bounds.end_offset, place.committed_offset)
-        exact = not wish.roughly and bounds.timestamp_ms >= 0
+        exact = not request.roughly and bounds.timestamp_ms >= 0
         return _Known(bounds, now_ms, lag.next_offset, bounds.timestamp_ms, exact)
 
     def _kept(self, before: _Known | None) -> _Known | None:

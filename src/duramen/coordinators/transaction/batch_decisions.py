@@ -149,7 +149,7 @@ class Decisions:
 
         self._turn(query, act, answer)
 
-    def decide(self, wish: DecisionRequest, done: Done) -> None:
+    def decide(self, request: DecisionRequest, done: Done) -> None:
         """Store the decision about a batch, then commit the winners and abort the others.
 
         It calls `done` once that has started. A repeated request resumes. Raises like `deciding.decide`, and
@@ -157,23 +157,25 @@ class Decisions:
         """
 
         def act(over: Done) -> None:
-            current = self._known.query(wish.query)
+            current = self._known.query(request.query)
             if current is None:
-                raise QueryFenced(f"query {wish.query} is not known: none of its tasks has started to write")
-            winners = [won.winner for won in wish.won]
-            decided = deciding.decide(current, wish.run, wish.batch, wish.digest, winners, self._clock.wall_ms())
+                raise QueryFenced(f"query {request.query} is not known: none of its tasks has started to write")
+            winners = [won.winner for won in request.won]
+            decided = deciding.decide(
+                current, request.run, request.batch, request.digest, winners, self._clock.wall_ms()
+            )
             if decided is None:
-                self._settle(wish.query, over)
+                self._settle(request.query, over)
                 return
             if any(self._is_open(attempt.id) for attempt in deciding.winners_of(current)):
-                self._settle(wish.query, lambda error: over(error or _busy(current)))
+                self._settle(request.query, lambda error: over(error or _busy(current)))
                 return
-            self._check_won(wish)
+            self._check_won(request)
             self._known.check_query(decided)
-            self._transactions.put_query(wish.query, decided, stored(over))
+            self._transactions.put_query(request.query, decided, stored(over))
 
         def stored(over: Done) -> Done:
-            settle = self._then_settle(wish.query, over)
+            settle = self._then_settle(request.query, over)
 
             def count(error: DuramenError | None) -> None:
                 self._decided.value += error is None
@@ -185,7 +187,7 @@ class Decisions:
             self._refused.value += isinstance(error, _REFUSALS)
             done(error)
 
-        self._turn(wish.query, act, answer)
+        self._turn(request.query, act, answer)
 
     def abandon(self, query: str, run: int, batch: int, done: Done) -> None:
         """A driver gives up an undecided batch: the open attempts of its run are aborted."""
@@ -205,15 +207,15 @@ class Decisions:
         one = self._known.get(id_)
         return one is not None and one.state is _ONGOING
 
-    def _check_won(self, wish: DecisionRequest) -> None:
+    def _check_won(self, request: DecisionRequest) -> None:
         """Check that every winner is open with its producer: then it stays open until it is ended here."""
-        for won in wish.won:
-            id_ = TaskAttempt(wish.query, wish.run, wish.batch, *won.winner).id
+        for won in request.won:
+            id_ = TaskAttempt(request.query, request.run, request.batch, *won.winner).id
             one = self._known.get(id_)
             if one is None or one.state is not _ONGOING or one.identity != won.identity:
                 state = "forgotten" if one is None else one.state.label
                 raise AttemptLost(
-                    f"batch {wish.batch} of query {wish.query}: attempt {won.winner.attempt} of partition"
+                    f"batch {request.batch} of query {request.query}: attempt {won.winner.attempt} of partition"
                     f" {won.winner.partition} is no longer open ({state})"
                 )
 

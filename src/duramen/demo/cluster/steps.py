@@ -88,9 +88,9 @@ class ClusterDemo:
 
     def _create_stream(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._nodes.bootstrap_servers, "log_level": 0})
-        wish = NewTopic(_STREAM, _PARTITIONS, _NODES, config={"min.insync.replicas": str(_NEEDED)})
+        topic = NewTopic(_STREAM, _PARTITIONS, _NODES, config={"min.insync.replicas": str(_NEEDED)})
         try:
-            admin.create_topics([wish])[_STREAM].result(_ANSWER_S)
+            admin.create_topics([topic])[_STREAM].result(_ANSWER_S)
         except KafkaException as error:
             raise DemoFailed(f"the stream cannot be created: {error.args[0].str()}") from None
 

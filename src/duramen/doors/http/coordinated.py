@@ -35,9 +35,9 @@ async def coordinated(call: Call, work: Work, wanted: Manage) -> bytes:
     if stream is None or not stream.partitions:
         return (await _done(broker, work, wanted)).content
     partition = stream.partition(partition_for(wanted.group_id, len(stream.partitions)))
-    errand = Managing(partition, wanted, partial(_begin, broker, work, wanted))
+    request = Managing(partition, wanted, partial(_begin, broker, work, wanted))
     future: asyncio.Future[Managed | DuramenError | OSError] = asyncio.get_running_loop().create_future()
-    cancel = call.forwarding.manage(errand, lambda found: None if future.done() else future.set_result(found))
+    cancel = call.forwarding.manage(request, lambda found: None if future.done() else future.set_result(found))
     try:
         outcome = await future
     finally:
@@ -75,5 +75,5 @@ def _begin(
 
 
 async def _done(broker: Broker, work: Work, wanted: Manage) -> Managed:
-    answer = await work(broker, wanted.group_id, wanted.wish)
+    answer = await work(broker, wanted.group_id, wanted.body)
     return Managed(b"" if answer is None else msgspec.json.encode(answer))

@@ -160,9 +160,9 @@ async def _move(call: Call, body: OffsetsRequest) -> OffsetMoves:
     return msgspec.json.decode(answer, type=OffsetMoves)
 
 
-async def _reset(broker: Broker, group_id: str, wish: bytes) -> OffsetMoves:
+async def _reset(broker: Broker, group_id: str, content: bytes) -> OffsetMoves:
     try:
-        body = msgspec.json.decode(wish, type=OffsetsRequest)
+        body = msgspec.json.decode(content, type=OffsetsRequest)
     except msgspec.MsgspecError as error:
         raise RequestInvalid(f"the request about a group cannot be decoded: {error}") from None
     try:

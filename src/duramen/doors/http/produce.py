@@ -10,7 +10,7 @@ from duramen.base.units import MIB
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import HEADER_BYTES, encode_record, near, seal
-from duramen.codec.jsonbytes import wish_bytes, wish_headers
+from duramen.codec.jsonbytes import request_bytes, request_headers
 from duramen.codec.partitioner import partition_of
 from duramen.doors.http.types.records import Place, RecordPlaces, RecordRequest
 from duramen.doors.problems import PartlyStored, Stored
@@ -48,13 +48,13 @@ class _Building:
         self._size = HEADER_BYTES
         self._base_timestamp = self._max_timestamp = base_timestamp
 
-    def add(self, number: int, wish: RecordRequest, key: bytes | None, now_ms: int) -> _Batch | None:
+    def add(self, number: int, record: RecordRequest, key: bytes | None, now_ms: int) -> _Batch | None:
         """Add a record; returns the previous batch if the record did not fit into it."""
-        timestamp = now_ms if wish.timestamp is None else wish.timestamp
+        timestamp = now_ms if record.timestamp is None else record.timestamp
         full: _Batch | None = None
         if not self._parts:
             self._begin(timestamp)
-        value, headers = _value(wish), wish_headers(wish.headers)
+        value, headers = _value(record), request_headers(record.headers)
         fits = near(timestamp, self._base_timestamp)
         encoded = encode_record(timestamp - self._base_timestamp if fits else 0, len(self._parts), key, value, headers)
         if self._parts and not (fits and self._size + len(encoded) <= self._stream.max_message_bytes):
@@ -84,7 +84,7 @@ def largest_body_bytes(stream: Stream) -> int:
 
 
 async def produce(
-    broker: Broker, forwarding: Forwarding, stream: Stream, wishes: list[RecordRequest], within_ms: int
+    broker: Broker, forwarding: Forwarding, stream: Stream, records: list[RecordRequest], within_ms: int
 ) -> RecordPlaces:
     """Store records; returns their offsets once all are acknowledged at the stream's durability.
 
@@ -92,44 +92,44 @@ async def produce(
     """
     if stream.internal:
         raise RequestInvalid(f"{stream.name} is the broker's own")
-    built = await _build(stream, wishes, broker.now_ms(), random.choice(_takers(broker, stream)))
+    built = await _build(stream, records, broker.now_ms(), random.choice(_takers(broker, stream)))
     if stream.deleted:
         raise StreamNotFound(f"stream {stream.name} was deleted meanwhile")
     for batch in built:
         batch.partition.check(batch.content)
     # Batches of this node's partitions are appended before anything else can come between that and the checks.
-    fates = await _fates(forwarding, built, within_ms)
+    results = await _results(forwarding, built, within_ms)
     places: dict[int, Place] = {}
     unknown: list[int] = []
-    for batch, fate in zip(built, fates, strict=True):
-        if fate.error is None:
+    for batch, result in zip(built, results, strict=True):
+        if result.error is None:
             for delta, number in enumerate(batch.numbers):
-                places[number] = Place(batch.partition.index, fate.base_offset + delta)
-        elif fate.unknown:
+                places[number] = Place(batch.partition.index, result.base_offset + delta)
+        elif result.unknown:
             unknown += batch.numbers
-    failed = _worst(fates)
+    failed = _worst(results)
     if failed is None:
-        return RecordPlaces([places[number] for number in range(len(wishes))])
+        return RecordPlaces([places[number] for number in range(len(records))])
     if places or unknown:
         stored = [Stored(number, place.partition, place.offset) for number, place in sorted(places.items())]
         raise PartlyStored(failed, stored, sorted(unknown))
     raise failed
 
 
-async def _fates(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[AppendResult]:
+async def _results(forwarding: Forwarding, built: list[_Batch], within_ms: int) -> list[AppendResult]:
     future: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
 
-    def done(fates: list[AppendResult]) -> None:
+    def done(results: list[AppendResult]) -> None:
         if not future.done():
-            future.set_result(fates)
+            future.set_result(results)
 
     forwarding.append([PartitionBatch(one.partition, one.content) for one in built], within_ms, done)
     return await future
 
 
-def _worst(fates: list[AppendResult]) -> DuramenError | None:
+def _worst(results: list[AppendResult]) -> DuramenError | None:
     """The first error; or the first that leaves the outcome unknown, if a batch may be stored."""
-    failed = sorted((fate for fate in fates if fate.error is not None), key=lambda fate: not fate.unknown)
+    failed = sorted((result for result in results if result.error is not None), key=lambda result: not result.unknown)
     return failed[0].error if failed else None
 
 
@@ -141,19 +141,19 @@ def _takers(broker: Broker, stream: Stream) -> Sequence[int]:
     return here or list(led) or every
 
 
-async def _build(stream: Stream, wishes: list[RecordRequest], now_ms: int, sticky: int) -> list[_Batch]:
+async def _build(stream: Stream, records: list[RecordRequest], now_ms: int, sticky: int) -> list[_Batch]:
     """Records without a key go to the partition `sticky`, like Kafka's sticky partitioner spreads batches."""
     built: list[_Batch] = []
     building: dict[int, _Building] = {}
-    for number, wish in enumerate(wishes):
+    for number, record in enumerate(records):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         try:
-            key = wish_bytes("key", wish.key)
-            index = _partition(stream, wish, key, sticky)
+            key = request_bytes("key", record.key)
+            index = _partition(stream, record, key, sticky)
             if index not in building:
                 building[index] = _Building(stream, stream.partition(index))
-            full = building[index].add(number, wish, key, now_ms)
+            full = building[index].add(number, record, key, now_ms)
         except DuramenError as error:
             raise type(error)(f"record {number}: {error}") from None
         if full is not None:
@@ -162,11 +162,11 @@ async def _build(stream: Stream, wishes: list[RecordRequest], now_ms: int, stick
     return built
 
 
-def _partition(stream: Stream, wish: RecordRequest, key: bytes | None, sticky: int) -> int:
-    if wish.partition is not None:
-        return wish.partition
+def _partition(stream: Stream, record: RecordRequest, key: bytes | None, sticky: int) -> int:
+    if record.partition is not None:
+        return record.partition
     return sticky if key is None else partition_of(key, len(stream.partitions))
 
 
-def _value(wish: RecordRequest) -> bytes | None:
-    return wish_bytes("value", wish.value)
+def _value(record: RecordRequest) -> bytes | None:
+    return request_bytes("value", record.value)

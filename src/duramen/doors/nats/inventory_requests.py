@@ -9,7 +9,7 @@ from duramen.base.principal import ANONYMOUS
 from duramen.doors.inventory.changes import poll, scope_of
 from duramen.doors.inventory.types import ChangesRequest, changes_info
 from duramen.doors.nats.actions import INVENTORY_CHANGES
-from duramen.doors.nats.requests import NatsRequests, wish_of
+from duramen.doors.nats.requests import NatsRequests, decode_request
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
 
@@ -32,7 +32,7 @@ class NatsInventory(NatsRequests):
         if instance.removeprefix(INVENTORY_PREFIX.decode()) != "changes":
             unknown = subject[:200].decode(errors="replace")
             raise RequestInvalid(f"{unknown} does not fit: the subject is {INVENTORY_PREFIX.decode()}changes")
-        wish = wish_of(payload, ChangesRequest)
+        wish = decode_request(payload, ChangesRequest)
         future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
         self._service.admit(ANONYMOUS, INVENTORY_CHANGES, (), future.set_result)
         found = await future

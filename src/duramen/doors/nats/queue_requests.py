@@ -8,7 +8,7 @@ from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.principal import ANONYMOUS
 from duramen.broker.streams import Stream
 from duramen.doors.nats.actions import QUEUE_ACTIONS
-from duramen.doors.nats.requests import LARGEST_ANSWER_BYTES, NatsRequests, wish_of
+from duramen.doors.nats.requests import LARGEST_ANSWER_BYTES, NatsRequests, decode_request
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.service.admission import Admitted, Service
 from duramen.service.broker import Broker
@@ -49,7 +49,7 @@ class NatsQueues(NatsRequests):
                 f"{subject[:200].decode(errors='replace')} does not fit: a subject is"
                 f" $DURAMEN.Q.SPACE.OPERATION, and the operations are {', '.join(OPERATIONS)}"
             )
-        wish = wish_of(payload, operation.wish)
+        wish = decode_request(payload, operation.wish)
         space = await self._admitted(name, said)
         operations = QueueOperations(self._broker, self._requests, space, self.polls, instance, LARGEST_ANSWER_BYTES)
         return await operation.run(operations, wish)

@@ -11,7 +11,7 @@ from duramen.base.errors import BodyTooLarge, DuramenError, NodeBusy, NodeStoppi
 from duramen.codec.nats import Message, encode_hpub, encode_pub
 from duramen.doors.problems import PartlyStored, Problem, problem_of
 
-__all__ = ["LARGEST_ANSWER_BYTES", "LARGEST_REQUEST_BYTES", "NatsRequests", "wish_of"]
+__all__ = ["LARGEST_ANSWER_BYTES", "LARGEST_REQUEST_BYTES", "NatsRequests", "decode_request"]
 
 _T = TypeVar("_T")
 
@@ -21,7 +21,7 @@ _UNDER_WAY_BYTES: Final = 16 * 1024 * 1024
 _MOST_REQUESTS: Final = 1000
 
 
-def wish_of(payload: bytes | None, type_: type[_T]) -> _T:
+def decode_request(payload: bytes | None, type_: type[_T]) -> _T:
     """The decoded request. Raises BodyTooLarge, RequestInvalid."""
     if payload is None:
         raise BodyTooLarge(f"a request has at most {LARGEST_REQUEST_BYTES} bytes here")

@@ -11,7 +11,7 @@ import msgspec
 from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, QueueEntryTooLarge, RequestInvalid
 from duramen.base.ids import Position
 from duramen.broker.streams import Stream
-from duramen.codec.jsonbytes import json_of, wish_bytes, wish_headers
+from duramen.codec.jsonbytes import json_of, request_bytes, request_headers
 from duramen.doors.problems import PartlyStored, Stored, problem_of
 from duramen.doors.queues.types import (
     LARGEST_PAGE_BYTES,
@@ -94,7 +94,7 @@ def _where(text: str) -> Where:
 
 def _entry(wish: NewEntryRequest) -> NewEntry:
     entry = NewEntry(
-        wish_bytes("value", wish.value), wish_bytes("key", wish.key), tuple(wish_headers(wish.headers)),
+        request_bytes("value", wish.value), request_bytes("key", wish.key), tuple(request_headers(wish.headers)),
         wish.timestamp, wish.delay_ms, wish.ttl_ms,
     )  # fmt: skip
     check_headers((entry,))
@@ -287,7 +287,7 @@ class QueueOperations:
         """Change the values of entries."""
         _check_count(wish.entries)
         queue = queue_of(self._space, check_name(wish.queue))
-        edits = [(parse_position(one.position), one.version, wish_bytes("value", one.value)) for one in wish.entries]
+        edits = [(parse_position(one.position), one.version, request_bytes("value", one.value)) for one in wish.entries]
         first = await self._operate(Edit(queue, edits, request_of(self._space, wish.request)), queue.name)
         return VersionsInfo([first.offset + number for number in range(len(edits))])
 

@@ -72,14 +72,14 @@ class ClusterJoin:
         rack = self._settings.text("broker.rack") or None
         endpoints = [Endpoint(name, *address) for name, address in {**doors, CLUSTER: self._reached_at}.items()]
         incarnations, incarnation_id = IncarnationFile(parts.files), str(UUID(bytes=parts.randomness.token(16)))
-        wish = Registration(
+        registration = Registration(
             node_id, str(directory_id), incarnation_id, str(cluster_id), rack,
             (BROKER_ROLE,), tuple(endpoints), LEAST_LEVEL, LATEST_LEVEL,
             tried=await _on_disk(parts, partial(incarnations.begin, incarnation_id)),
         )  # fmt: skip
         kit = MemberDependencies(
-            wish, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines, parts.randomness,
-            chance_of(parts.randomness), side, wires_by, report=_report, failed=_failed,
+            registration, side.runner, side.view, parts.store, parts.worker, parts.clock, parts.deadlines,
+            parts.randomness, chance_of(parts.randomness), side, wires_by, report=_report, failed=_failed,
             patience=_patience(self._settings), sessions=_sessions(self._settings),
             report_window_ms=self._settings.integer("leader.report.window.ms"), timing=_timing(self._settings),
             tell=_tell, throttled_rate=self._settings.integer("leader.replication.throttled.rate"),

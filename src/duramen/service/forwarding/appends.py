@@ -30,33 +30,33 @@ class Delivery:
     """The batches of one request on their way."""
 
     def __init__(
-        self, ways: Router, batches: Sequence[PartitionBatch], within_ms: int,
+        self, router: Router, batches: Sequence[PartitionBatch], within_ms: int,
         done: Callable[[list[AppendResult]], None],
     ) -> None:  # fmt: skip
         """`done` gets the results in the order of the batches, once: NotLeader if no leader was found in time."""
-        self._ways = ways
+        self._router = router
         self._batches = batches
         self._done: Callable[[list[AppendResult]], None] | None = done
-        self._fates: dict[int, AppendResult] = {}
+        self._results: dict[int, AppendResult] = {}
         self._asked: dict[int, int] = {}  # the node that has each batch and has not responded
         self._again: dict[int, DuramenError] = {}  # batches for the next leader, and the reasons
         self._held: dict[int, int] = {}  # bytes of each request on its way
         self._retry_ms = FIRST_RETRY_MS
         self._next: Deadline | None = None
-        self._last = ways.broker.later(within_ms, self._expire)
+        self._last = router.broker.later(within_ms, self._expire)
 
     def begin(self) -> None:
         """Send the remaining batches to the present leaders."""
         self._next = None
-        waiting = [at for at in range(len(self._batches)) if at not in self._fates and at not in self._asked]
+        waiting = [at for at in range(len(self._batches)) if at not in self._results and at not in self._asked]
         self._again = {}
         by_leader: dict[int | None, list[int]] = {}
         for at in waiting:
-            by_leader.setdefault(self._ways.leader(self._batches[at].partition).node_id, []).append(at)
+            by_leader.setdefault(self._router.leader(self._batches[at].partition).node_id, []).append(at)
         for leader, numbers in by_leader.items():
             if leader is None:
                 self._refuse(numbers, NotLeader("the partition has no leader now: retry"))
-            elif leader == self._ways.broker.node_id:
+            elif leader == self._router.broker.node_id:
                 self._append(leader, numbers)
             else:
                 self._send(leader, numbers)
@@ -73,8 +73,8 @@ class Delivery:
             self._asked[at] = node_id
             append(*self._batches[at], partial(self._appended, at))
 
-    def _appended(self, at: int, fate: AppendResult) -> None:
-        self._settle(at, fate)
+    def _appended(self, at: int, result: AppendResult) -> None:
+        self._settle(at, result)
         self._go_on()
 
     # -- at other nodes -----------------------------------------------------------------------------
@@ -83,49 +83,49 @@ class Delivery:
         stream_id = self._batches[numbers[0]].partition.log.key.stream_id
         batches = [(self._batches[at].partition.index, self._batches[at].content) for at in numbers]
         size = sum(len(content) for _, content in batches)
-        if not self._ways.room.take(size):
-            limit = self._ways.room.limit_bytes
+        if not self._router.room.take(size):
+            limit = self._router.room.limit_bytes
             self._refuse(numbers, NodeBusy(f"what clients have sent takes {limit} bytes already"))
             return
         self._held[numbers[0]] = size
         for at in numbers:
             self._asked[at] = leader
         request = AppendRequest(stream_id.bytes, batches)
-        self._ways.caller.call(leader, APPEND, request, partial(self._heard, leader, numbers))
+        self._router.caller.call(leader, APPEND, request, partial(self._heard, leader, numbers))
 
     def _heard(self, leader: int, numbers: list[int], answer: AppendResponse | DuramenError) -> None:
         if self._done is None:
             return
         self._give_back(numbers[0])
-        fates = _fates(leader, answer, len(numbers))
-        for at, fate in zip(numbers, fates, strict=True):
-            self._settle(at, fate)
+        results = _results(leader, answer, len(numbers))
+        for at, result in zip(numbers, results, strict=True):
+            self._settle(at, result)
         self._go_on()
 
     def _give_back(self, first: int) -> None:
-        self._ways.room.give(self._held.pop(first))
+        self._router.room.give(self._held.pop(first))
 
-    # -- fates --------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------
 
     def _refuse(self, numbers: Iterable[int], error: DuramenError) -> None:
         for at in numbers:
             self._settle(at, AppendResult(-1, error))
 
-    def _settle(self, at: int, fate: AppendResult) -> None:
+    def _settle(self, at: int, result: AppendResult) -> None:
         self._asked.pop(at, None)
-        if fate.error is not None and not fate.unknown and may_repeat(fate.error, idempotent=APPEND.idempotent):
-            self._again[at] = fate.error
+        if result.error is not None and not result.unknown and may_repeat(result.error, idempotent=APPEND.idempotent):
+            self._again[at] = result.error
         else:
-            self._fates[at] = fate
+            self._results[at] = result
 
     def _go_on(self) -> None:
         """Answer where all is known; look for other leaders in a while where something waits for them."""
         if self._done is None:
             return
-        if len(self._fates) == len(self._batches):
+        if len(self._results) == len(self._batches):
             self._finish()
         elif self._again and self._next is None:
-            self._next = self._ways.broker.later(self._retry_ms, self.begin)
+            self._next = self._router.broker.later(self._retry_ms, self.begin)
             self._retry_ms = min(2 * self._retry_ms, LAST_RETRY_MS)
 
     def _expire(self) -> None:
@@ -136,9 +136,9 @@ class Delivery:
         if self._done is None:
             return
         for at, why in self._again.items():
-            self._fates[at] = AppendResult(-1, error or why)
+            self._results[at] = AppendResult(-1, error or why)
         for at, node_id in self._asked.items():
-            self._fates[at] = AppendResult(-1, _unanswered(node_id), True)
+            self._results[at] = AppendResult(-1, _unanswered(node_id), True)
         self._finish()
 
     def _finish(self) -> None:
@@ -149,12 +149,12 @@ class Delivery:
         for first in list(self._held):
             self._give_back(first)
         if done is not None:
-            done([self._fates[at] for at in range(len(self._batches))])
+            done([self._results[at] for at in range(len(self._batches))])
 
 
-def _fates(leader: int, answer: AppendResponse | DuramenError, count: int) -> list[AppendResult]:
+def _results(leader: int, answer: AppendResponse | DuramenError, count: int) -> list[AppendResult]:
     """The results in a leader's response; if it is invalid, the batches may be stored."""
-    if isinstance(answer, AppendResponse) and len(answer.fates) == count:
+    if isinstance(answer, AppendResponse) and len(answer.results) == count:
         return answer.read()
     if isinstance(answer, DuramenError) and not isinstance(answer, OutcomeUnknown):
         return [AppendResult(-1, answer)] * count  # it was refused as a whole

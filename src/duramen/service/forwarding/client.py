@@ -29,26 +29,26 @@ class PartitionRequest(Protocol[Found_co]):
     def begin(self, done: Callable[[Found_co | DuramenError | OSError], None]) -> Callable[[], None] | None:
         """Execute it here if possible: returns a function that cancels it. None if another node has to be asked."""
 
-    def request(self, spent_ms: int) -> Any:
+    def message(self, spent_ms: int) -> Any:
         """The request to another node, after this much of the time."""
 
 
 def asking(
-    ways: Router, errand: PartitionRequest[Found], within_ms: int,
+    router: Router, request: PartitionRequest[Found], within_ms: int,
     done: Callable[[Found | DuramenError | OSError], None],
 ) -> Retrying[Found | OSError]:  # fmt: skip
     """A request that is ready to begin. `done` gets the result once, or NotLeader if no leader was found in time."""
-    method = errand.method
+    method = request.method
 
     def attempt(
         known: KnownLeader, left_ms: int, answered: Callable[[Found | DuramenError | OSError], None]
     ) -> Underway:  # fmt: skip
-        cancel = errand.begin(answered)
+        cancel = request.begin(answered)
         if cancel is not None:
             return Underway(None, cancel)
-        if known.node_id is None or known.node_id == ways.broker.node_id:
+        if known.node_id is None or known.node_id == router.broker.node_id:
             raise NotLeader("the partition has no leader now: retry")
-        ways.caller.call(known.node_id, method, errand.request(within_ms - left_ms), answered, left_ms)
+        router.caller.call(known.node_id, method, request.message(within_ms - left_ms), answered, left_ms)
         return Underway(known.node_id)
 
     def told(outcome: Found | DuramenError | OSError) -> None:
@@ -58,6 +58,6 @@ def asking(
 
     pace = RetryPace(within_ms, FIRST_RETRY_MS, LAST_RETRY_MS)
     return Retrying(
-        attempt, lambda: ways.leader(errand.partition), pace, ways.caller.clock, ways.caller.deadlines, told,
+        attempt, lambda: router.leader(request.partition), pace, router.caller.clock, router.caller.deadlines, told,
         idempotent=method.idempotent,
     )  # fmt: skip

@@ -44,10 +44,10 @@ _Outcome = ExportOpened | DuramenError | OSError
 
 
 class Ask(Protocol):
-    """Has an errand done; returns what cancels it."""
+    """Sends a request; returns a function that cancels it."""
 
     def __call__(
-        self, errand: PartitionRequest[ExportOpened], within_ms: int, done: Callable[[_Outcome], None], /
+        self, request: PartitionRequest[ExportOpened], within_ms: int, done: Callable[[_Outcome], None], /
     ) -> Callable[[], None]: ...
 
 
@@ -78,7 +78,7 @@ class InventoryRange(NamedTuple):
     policies: bool = False
 
 
-class _Errand(NamedTuple):
+class _OpenRequest(NamedTuple):
     """The leader of the first of these shards is to open an export for all of them that it leads."""
 
     space: Stream
@@ -99,7 +99,7 @@ class _Errand(NamedTuple):
         self.open(self.space, self.shards, done)
         return lambda: None
 
-    def request(self, spent_ms: int) -> OpenExport:
+    def message(self, spent_ms: int) -> OpenExport:
         del spent_ms
         return OpenExport(self.space.id.bytes, self.shards)
 
@@ -107,13 +107,13 @@ class _Errand(NamedTuple):
 class RoutedExports:
     """The exports of all nodes. The name of each begins with the id of the node that has it."""
 
-    def __init__(self, ways: Router, ask: Ask) -> None:
-        self._ways = ways
+    def __init__(self, router: Router, ask: Ask) -> None:
+        self._router = router
         self._ask = ask
         self._shards: OrderedDict[str, set[tuple[UUID, int]]] = OrderedDict()  # of the exports of this node
-        ways.caller.server.handle(OPEN_EXPORT, self._open)
-        ways.caller.server.handle(READ_EXPORT, self._read)
-        ways.caller.server.handle(READ_INVENTORY_EXPORT, self._read_inventory)
+        router.caller.server.handle(OPEN_EXPORT, self._open)
+        router.caller.server.handle(READ_EXPORT, self._read)
+        router.caller.server.handle(READ_INVENTORY_EXPORT, self._read_inventory)
 
     def open(
         self, space: Stream, done: Callable[[Sequence[ExportedShard] | DuramenError], None], last: Collection[int] = ()
@@ -131,7 +131,7 @@ class RoutedExports:
             missing = [shard for shard in shards if shard not in found]
             if missing:
                 asked = [shard for shard in missing if shard not in last] or missing
-                self._ask(_Errand(space, asked, self._open_led), _WITHIN_MS, told)
+                self._ask(_OpenRequest(space, asked, self._open_led), _WITHIN_MS, told)
             else:
                 done([found[shard] for shard in shards])
 
@@ -163,7 +163,7 @@ class RoutedExports:
             else:
                 done(outcome if isinstance(outcome, DuramenError) else outcome.content)
 
-        id_, call = space.id.bytes, self._ways.caller.call
+        id_, call = space.id.bytes, self._router.caller.call
         if isinstance(wanted, RunsRange):
             call(int(node), READ_EXPORT, ReadExport(id_, shard, name, *wanted), told)
         else:
@@ -172,7 +172,7 @@ class RoutedExports:
     # -- at the node that has an export ----------------------------------------------------------------
 
     def _open_led(self, space: Stream, shards: Sequence[int], done: Done[ExportOpened]) -> None:
-        broker = self._ways.broker
+        broker = self._router.broker
         count = len(space.partitions)
         led = [shard for shard in shards if shard < count and space.partition(shard).leads]
 
@@ -221,7 +221,7 @@ class RoutedExports:
 
     @property
     def _broker(self) -> Broker:
-        return self._ways.broker
+        return self._router.broker
 
     def _space(self, stream_id: bytes) -> Stream:
         found = self._broker.streams.find_id(UUID(bytes=stream_id))

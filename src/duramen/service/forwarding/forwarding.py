@@ -66,15 +66,15 @@ class Forwarding:
     def __init__(self, broker: Broker, way: PeerTransport, room: Room) -> None:
         """`room` is the memory budget of clients' waiting requests."""
         self.room = room
-        self._ways = Router(broker, broker.caller.over(way), room)
-        self._serving = ForwardedRequestHandlers(self._ways)
+        self._router = Router(broker, broker.caller.over(way), room)
+        self._serving = ForwardedRequestHandlers(self._router)
         self._open: dict[Delivery | Retrying[Any], None] = {}
         local = LocalShards(broker)
         routed = RoutedShards(local, self._ask)
         self.queues = QueueRequests(local if broker.alone else routed)
         """The queues of spaces."""
         broker.groups.topics.find_bounds_by(LedQueues(broker, self.queues.shards).find_bounds)
-        self.exports = RoutedExports(self._ways, self._ask)
+        self.exports = RoutedExports(self._router, self._ask)
         """All queues of a space as they were at one moment."""
         if isinstance(broker.inventory, ClusterInventory):
             records = (partial(action, broker.streams, routed.submit) for action in (own_records, drop_records))
@@ -84,13 +84,13 @@ class Forwarding:
     def append(
         self, batches: Sequence[PartitionBatch], within_ms: int, done: Callable[[list[AppendResult]], None]
     ) -> None:
-        """Append batches of one stream, as with acks=all; `done` gets the fate of each, in their order."""
+        """Append batches of one stream, as with acks=all; `done` gets the result of each, in their order."""
 
-        def told(fates: list[AppendResult]) -> None:
+        def told(results: list[AppendResult]) -> None:
             self._open.pop(delivery, None)
-            done(fates)
+            done(results)
 
-        delivery = Delivery(self._ways, batches, within_ms, told)
+        delivery = Delivery(self._router, batches, within_ms, told)
         self._open[delivery] = None
         delivery.begin()
 
@@ -102,10 +102,10 @@ class Forwarding:
 
         `done` gets a slice of this node's own log, or the bytes that another node has sent.
         """
-        errand: PartitionRequest[LocalSlice | Bytes] = ReadRequest(
-            self._ways.broker.fetches, partition, position, max_bytes, max_wait_ms
+        request: PartitionRequest[LocalSlice | Bytes] = ReadRequest(
+            self._router.broker.fetches, partition, position, max_bytes, max_wait_ms
         )
-        return self._ask(errand, max_wait_ms + WITHIN_MS, done)
+        return self._ask(request, max_wait_ms + WITHIN_MS, done)
 
     def delete(
         self, partition: Partition, before: int, done: Callable[[DeleteRecordsResponse | DuramenError | OSError], None]
@@ -113,15 +113,15 @@ class Forwarding:
         """Delete the records before an offset, -1: before the high watermark."""
         self._ask(Deleting(partition, before), WITHIN_MS, done)
 
-    def manage(self, errand: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
+    def manage(self, request: Managing, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None]:
         """Let a group's coordinator execute the request; returns a function that cancels it."""
-        return self._ask(errand, WITHIN_MS, done)
+        return self._ask(request, WITHIN_MS, done)
 
     def snapshot(
-        self, errand: Snapshotting, wait_ms: int, done: Callable[[Managed | DuramenError | OSError], None]
+        self, request: Snapshotting, wait_ms: int, done: Callable[[Managed | DuramenError | OSError], None]
     ) -> Callable[[], None]:
         """Execute a snapshot request, which may wait this long; returns a function that cancels it."""
-        return self._ask(errand, wait_ms + WITHIN_MS, done)
+        return self._ask(request, wait_ms + WITHIN_MS, done)
 
     def serve_snapshots(self, answer: Handler[AskSnapshot, Managed]) -> None:
         """From now on `answer` serves snapshot requests of other nodes for partitions led here."""
@@ -141,13 +141,13 @@ class Forwarding:
             one.stop(NodeStopping("this node is stopping"))
 
     def _ask(
-        self, errand: PartitionRequest[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
+        self, request: PartitionRequest[T], within_ms: int, done: Callable[[T | DuramenError | OSError], None]
     ) -> Callable[[], None]:
         def told(outcome: T | DuramenError | OSError) -> None:
             self._open.pop(one, None)
             done(outcome)
 
-        one = asking(self._ways, errand, within_ms, told)
+        one = asking(self._router, request, within_ms, told)
         self._open[one] = None
         one.begin()
         return partial(self._cancel, one)

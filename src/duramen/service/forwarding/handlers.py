@@ -51,15 +51,15 @@ _LARGEST_SLICE_BYTES: Final = LARGEST_BODY_BYTES[PeerChannel.DATA] - 1024
 class ForwardedRequestHandlers:
     """Answers the requests of other nodes."""
 
-    def __init__(self, ways: Router) -> None:
-        self._ways = ways
-        self._server = ways.caller.server
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._server = router.caller.server
         self._waiting: set[Done[Bytes]] = set()
         self._server.handle(APPEND, self._append)
         self._server.handle(READ, self._read)
         self._server.handle(DELETE_RECORDS, self._delete)
         self._server.handle(DELETE_ALL_RECORDS, self._delete)
-        self._queues = LocalShards(ways.broker)
+        self._queues = LocalShards(router.broker)
         self._server.handle(READ_QUEUES, self._ask_queues)
         self._server.handle(CHANGE_QUEUES, self._ask_queues)
 
@@ -75,7 +75,7 @@ class ForwardedRequestHandlers:
     def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks."""
         size = len(body)
-        room = self._ways.room
+        room = self._router.room
         if not room.take(size):
             answer(self._server.refusal(body, _busy(room.limit_bytes)))
             return
@@ -87,7 +87,7 @@ class ForwardedRequestHandlers:
         self._server.serve(body, told)
 
     def _stream(self, stream_id: bytes) -> Stream:
-        stream = self._ways.broker.streams.find_id(UUID(bytes=stream_id))
+        stream = self._router.broker.streams.find_id(UUID(bytes=stream_id))
         if stream is None or stream.deleted:
             raise NotLeader("the stream is not known here, or not yet")
         return stream
@@ -113,12 +113,12 @@ class ForwardedRequestHandlers:
         stream = self._stream(request.stream_id)
         if stream.internal:
             raise RequestInvalid(f"{stream.name} is the broker's own")
-        fates: dict[int, AppendResult] = {}
+        results: dict[int, AppendResult] = {}
 
-        def settled(at: int, fate: AppendResult) -> None:
-            fates[at] = fate
-            if len(fates) == len(request.batches):
-                done(AppendResponse.of([fates[one] for one in range(len(fates))]))
+        def settled(at: int, result: AppendResult) -> None:
+            results[at] = result
+            if len(results) == len(request.batches):
+                done(AppendResponse.of([results[one] for one in range(len(results))]))
 
         for at, (index, batch) in enumerate(request.batches):
             try:
@@ -140,7 +140,7 @@ class ForwardedRequestHandlers:
 
         self._waiting.add(done)
         Fetching(
-            self._ways.broker.fetches, partition, position_of(request.where), request.max_bytes, wait_ms, found
+            self._router.broker.fetches, partition, position_of(request.where), request.max_bytes, wait_ms, found
         )  # fmt: skip
 
     def _found(self, partition: Partition, found: LocalSlice | DuramenError | OSError, done: Done[Bytes]) -> None:
@@ -153,9 +153,9 @@ class ForwardedRequestHandlers:
 
     def _read_slice(self, partition: Partition, found: LocalSlice, done: Done[Bytes]) -> None:
         size = 0 if found.content is None else len(found.content)
-        room = self._ways.room
+        room = self._router.room
         if size > _LARGEST_SLICE_BYTES:
-            node_id = self._ways.broker.node_id
+            node_id = self._router.broker.node_id
             done(BatchTooLarge(f"a batch of {size} bytes does not go between nodes: read it of node {node_id}"))
             return
         if found.content is None or not room.take(size, alone=True):
@@ -167,7 +167,7 @@ class ForwardedRequestHandlers:
             done(Bytes(found.offset, found.high_watermark, data) if isinstance(data, bytes) else _as_ours(data))
 
         partition.served(found.content, found.offset)
-        read_slice(self._ways.broker.store, found.content, read)
+        read_slice(self._router.broker.store, found.content, read)
 
 
 def _as_ours(error: DuramenError | OSError) -> DuramenError:

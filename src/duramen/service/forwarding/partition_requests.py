@@ -47,7 +47,7 @@ class ReadRequest(NamedTuple):
             self.fetches, self.partition, self.position, self.max_bytes, self.max_wait_ms, done
         ).cancel  # fmt: skip
 
-    def request(self, spent_ms: int) -> Read:
+    def message(self, spent_ms: int) -> Read:
         key = self.partition.log.key
         wait_ms = max(0, self.max_wait_ms - spent_ms)
         return Read(key.stream_id.bytes, key.partition, where_of(self.position), self.max_bytes, wait_ms)
@@ -61,7 +61,7 @@ class Deleting(NamedTuple):
 
     @property
     def method(self) -> Method[Delete, DeleteRecordsResponse]:
-        return method_of(self.request(0))
+        return method_of(self.message(0))
 
     def begin(
         self, done: Callable[[DeleteRecordsResponse | DuramenError | OSError], None]
@@ -71,7 +71,7 @@ class Deleting(NamedTuple):
         here.delete(self.partition, self.before, done)
         return _nothing  # a deletion that has begun ends
 
-    def request(self, spent_ms: int) -> Delete:
+    def message(self, spent_ms: int) -> Delete:
         del spent_ms
         key = self.partition.log.key
         return Delete(key.stream_id.bytes, key.partition, self.before)
@@ -94,7 +94,7 @@ class Managing(NamedTuple):
     def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
         return self.do(done) if self.partition.leads else None
 
-    def request(self, spent_ms: int) -> Manage:
+    def message(self, spent_ms: int) -> Manage:
         del spent_ms
         return self.wanted
 
@@ -113,7 +113,7 @@ class Snapshotting(NamedTuple):
     def begin(self, done: Callable[[Managed | DuramenError | OSError], None]) -> Callable[[], None] | None:
         return self.do(done) if self.partition.leads else None
 
-    def request(self, spent_ms: int) -> AskSnapshot:
+    def message(self, spent_ms: int) -> AskSnapshot:
         del spent_ms
         return self.wanted
 

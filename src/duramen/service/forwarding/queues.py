@@ -86,7 +86,7 @@ class _Errand(NamedTuple):
     def begin(self, done: Callable[[_Outcome], None]) -> Callable[[], None] | None:
         return self.do(done) if self.partition.leads else None
 
-    def request(self, spent_ms: int) -> AskQueues:
+    def message(self, spent_ms: int) -> AskQueues:
         del spent_ms
         return self.wanted
 
@@ -272,19 +272,19 @@ def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: D
     """Serve a request of another node to a shard led here. Raises RequestInvalid."""
     partition = space.partition(request.partition)
     if request.what == "put":
-        local.append(partition, bytearray(request.wish), partial(_managed, done))
+        local.append(partition, bytearray(request.body), partial(_managed, done))
     elif request.what == "change":
-        command: QueueCommand = named_of(_COMMANDS, request.wish)
+        command: QueueCommand = named_of(_COMMANDS, request.body)
         local.submit(partition, command, partial(_managed, done))
     elif request.what == "settle":
-        local.settle(partition, settled_of(request.wish), partial(_answer, done, refused_bytes))
+        local.settle(partition, settled_of(request.body), partial(_answer, done, refused_bytes))
     elif request.what == "query":
-        query = query_of(request.wish)
+        query = query_of(request.body)
         local.ask(space, partition.index, query, partial(_answer, done, partial(answer_bytes, query)))
     elif request.what == "wait":
-        local.wait(space, partition.index, wait_of(request.wish), partial(_answer, done, msgspec.msgpack.encode))
+        local.wait(space, partition.index, wait_of(request.body), partial(_answer, done, msgspec.msgpack.encode))
     else:
-        wanted, limits = _decoded(request.wish, _ReadRequest)
+        wanted, limits = _decoded(request.body, _ReadRequest)
         local.retrieve(
             space, [Read(*one) for one in wanted], limits, partial(_found_managed, done), batches=True
         )  # fmt: skip

@@ -181,10 +181,10 @@ class SimulatedQueues:
         if model.entries:
             chosen = self._some(model)
             edits = {one.at: self._edited(one) for one in chosen}
-            wish = [(one.at, self._chance.choice((None, one.version)), edits[one.at]) for one in chosen]
-            say = self._on(model, Edit, wish)
+            changes = [(one.at, self._chance.choice((None, one.version)), edits[one.at]) for one in chosen]
+            say = self._on(model, Edit, changes)
             after = partial(_edited, edits)
-            self._do([model], f"edit {len(wish)}", say, [after], known=self._identified, touches=[*edits])
+            self._do([model], f"edit {len(changes)}", say, [after], known=self._identified, touches=[*edits])
 
     def _delete(self, model: QueueModel) -> None:
         if model.entries:

@@ -79,7 +79,7 @@ class Seen(NamedTuple):
 class StreamTruth(Protocol):
     """What clients of a keyed stream know, and the checkers of their writes and reads."""
 
-    wish: Definition
+    definition: Definition
     numbers: "count[int]"
 
     @property
@@ -106,7 +106,7 @@ class KeyedBook:
         topology = random.Random(f"{seed}/keyed").choice(("fanout", "fanout", "chain", "tree"))
         self.is_live = random.Random(f"{seed}/live").random() < _LIVE
         config = CONFIG | {"replication.topology": topology} | (LIVE_CONFIG if self.is_live else {})
-        self.wish = Definition(KEYED, 1, config, internal=True)
+        self.definition = Definition(KEYED, 1, config, internal=True)
         self._nodes: dict[int, SimulatedNode] = {}
         self._sent: dict[int, list[DecodedRecord]] = {}  # by the CRC of the batch
         self._known: list[tuple[int, DecodedRecord]] = []
@@ -210,10 +210,10 @@ class KeyedClient(ClusterClient):
     def step(self) -> None:
         place = self.book.place
         if place is None:
-            wish = self.book.wish
+            definition = self.book.definition
 
             def create(broker: Broker, reply: Reply) -> None:
-                broker.create_stream(wish, reply, idempotent=True)
+                broker.create_stream(definition, reply, idempotent=True)
 
             self.calls.ask(self.calls.any_node(), create, lambda _: self.next(20_000))
         else:
@@ -267,11 +267,11 @@ class Mover(KeyedClient):
     def work(self, place: PartitionId) -> None:
         nodes = list(self.calls.nodes)
         self.chance.shuffle(nodes)
-        wish = Reassign(place, tuple(nodes[: self.chance.choice((2, 3))]))
-        self.calls.trace("the keyed stream is to be at %s", wish.replicas)
+        reassignment = Reassign(place, tuple(nodes[: self.chance.choice((2, 3))]))
+        self.calls.trace("the keyed stream is to be at %s", reassignment.replicas)
 
         def ask(broker: Broker, reply: Reply) -> None:
-            broker.membership.ask(wish, reply)
+            broker.membership.ask(reassignment, reply)
 
         self.calls.ask(self.calls.any_node(), ask, lambda _: self.next())
 

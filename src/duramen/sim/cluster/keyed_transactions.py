@@ -60,7 +60,7 @@ class _Truth:
 
     def __init__(self, book: "JointBook", name: str, index: int) -> None:
         self.numbers = book.numbers
-        self.wish = Definition(name, _STREAMS[name], CONFIG, internal=True)
+        self.definition = Definition(name, _STREAMS[name], CONFIG, internal=True)
         self._book = book
         self._index = index
         self._batches = 0
@@ -71,7 +71,7 @@ class _Truth:
 
     @property
     def place(self) -> PartitionId | None:
-        stream = self._book.cluster.witness.council.state.streams.get(self.wish.name)
+        stream = self._book.cluster.witness.council.state.streams.get(self.definition.name)
         return None if stream is None else PartitionId(stream.id, self._index)
 
     def sends(self, data: bytes) -> None:

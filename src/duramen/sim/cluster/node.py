@@ -283,13 +283,13 @@ class SimulatedNode:
         process, life = self.process, self.life
         if process is None:
             return
-        wish = Registration(
+        registration = Registration(
             self.node_id, self.directory_id, incarnation_id, self._cluster_id, self.rack, (BROKER_ROLE,), (),
             LEAST_LEVEL, LATEST_LEVEL, tried=tried,
         )  # fmt: skip
         self.member = ClusterMember(
             MemberDependencies(
-                wish, runner, view, store, process, self.clock, process.deadlines, self._randomness,
+                registration, runner, view, store, process, self.clock, process.deadlines, self._randomness,
                 self.chance.randrange, self, wires_by, self.report, self.failed, self._carried_out,
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )

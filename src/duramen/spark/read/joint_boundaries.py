@@ -64,12 +64,12 @@ def cut_jointly(
         return {**cold.fixed, **(cut(begin, end, marked, most) if free else {})}
     end |= {at: max(end[at], jump) for at, jump in cold.jumps.items()}
     while True:
-        wish = end if most is None else limited(begin, end, most)
-        wish = {at: max(offset, cold.jumps.get(at, offset)) for at, offset in wish.items()}
-        known = together(marked, cold.ended, begin, wish, max(cold.newest.values(), default=-1))
+        wanted = end if most is None else limited(begin, end, most)
+        wanted = {at: max(offset, cold.jumps.get(at, offset)) for at, offset in wanted.items()}
+        known = together(marked, cold.ended, begin, wanted, max(cold.newest.values(), default=-1))
         known = _with_unknown(known, cold, begin)
-        found = _landed(begin, wish, known, cold.jumps)
-        if most is None or wish == end or any(found[at] > begin[at] for at in found):
+        found = _landed(begin, wanted, known, cold.jumps)
+        if most is None or wanted == end or any(found[at] > begin[at] for at in found):
             return {**cold.fixed, **found}
         most *= _MORE
 
@@ -129,10 +129,10 @@ def _with_unknown(
 
 
 def _landed(
-    begin: Places, wish: Places, marked: Mapping[TopicPartition, MarkedUpTo], jumps: Places
+    begin: Places, wanted: Places, marked: Mapping[TopicPartition, MarkedUpTo], jumps: Places
 ) -> dict[TopicPartition, int]:
     """The farthest sound cut that includes jumps over tables completely, or omits them."""
-    found = cut(begin, wish, marked)
+    found = cut(begin, wanted, marked)
     while short := {at.topic for at, jump in jumps.items() if begin[at] < jump and found[at] < jump}:
         found = cut(begin, {at: begin[at] if at.topic in short else offset for at, offset in found.items()}, marked)
         jumps = {at: jump for at, jump in jumps.items() if at.topic not in short}

@@ -38,7 +38,7 @@ class Increments:
         patience = RetryPatience(_TIMEOUT_S)
         while True:
             places = self._node.newest({self._stream: KnownSnapshot(ends)})[self._stream]
-            at = {one: _wished(one, place, ends.get(one, 0), upto) for one, place in places.items()}
+            at = {one: _snapshot_end(one, place, ends.get(one, 0), upto) for one, place in places.items()}
             found = IncrementEnds(at, {one: place.horizon for one, place in places.items()})
             if all(offset <= ends.get(one, 0) for one, offset in at.items()):
                 return found
@@ -59,7 +59,7 @@ class Increments:
             leases.stop()
 
 
-def _wished(partition: int, place: SnapshotPlace, end: int, upto: Mapping[int, int] | None) -> int:
+def _snapshot_end(partition: int, place: SnapshotPlace, end: int, upto: Mapping[int, int] | None) -> int:
     if upto is None:
         return max(place.at, end)
     wanted = max(upto.get(partition, 0), end)

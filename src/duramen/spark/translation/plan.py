@@ -205,8 +205,8 @@ def _of_stream(values: Mapping[int, _T]) -> dict[TopicPartition, _T]:
 
 def _next(starts: Offsets, farthest: Offsets, marked: Mapping[int, MarkedUpTo], most: int) -> dict[int, int]:
     """A sound end with about `most` records of each partition, or a few more if a transaction requires it."""
-    wish = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
-    near = _sound(starts, wish, marked)
+    near_ends = {partition: min(end, starts[partition] + most) for partition, end in farthest.items()}
+    near = _sound(starts, near_ends, marked)
     goes_on = any(near[one] > start for one, start in starts.items())
     return near if goes_on else _sound(starts, farthest, marked, most=1)
 

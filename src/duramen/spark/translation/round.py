@@ -125,13 +125,12 @@ class Round:
     ) -> tuple[RoundPlan, Mapping[int, int]]:
         """The next plan, and the offsets from which the log is needed after it."""
         state, there = table.state(), bounds(cluster, self._log)
-        wished = upto
         if upto is not None:
             # Partitions at their end stay included: a transaction may be in them, too.
             begins = {at: state.ends.get(at, first) for at, (first, _) in there.items()}
             there = {at: (first, min(end, max(upto.get(at, 0), begins[at]))) for at, (first, end) in there.items()}
         starts = {at: min(max(state.ends.get(at, 0), first), end) for at, (first, end) in there.items()}
-        held = None if self._increments is None else self._increments.hold(state.ends, wished)
+        held = None if self._increments is None else self._increments.hold(state.ends, upto)
         marked = self._marked(cluster, starts)
         if self._record_bytes is None:
             self._record_bytes = record_bytes(cluster, self._log, starts)

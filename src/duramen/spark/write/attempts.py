@@ -89,11 +89,11 @@ def batch_task(query: str) -> WriteTask:
     return WriteTask(query, query, _ONLY_BATCH, context.partitionId(), context.taskAttemptId())
 
 
-def is_exactly_once(cluster: BrokerCluster, wish: str) -> bool:
-    """Whether to write exactly once; `wish` is the option's value. Raises UnsupportedFeature, ServerUnreachable."""
-    if wish == "false" or are_offered(cluster):
-        return wish != "false"
-    if wish == "true":
+def is_exactly_once(cluster: BrokerCluster, option: str) -> bool:
+    """Whether to write exactly once; `option` is the option's value. Raises UnsupportedFeature, ServerUnreachable."""
+    if option == "false" or are_offered(cluster):
+        return option != "false"
+    if option == "true":
         raise UnsupportedFeature(
             "these brokers do not decide about batches, as Duramen's do, and exactlyOnce=true asks for that;"
             " exactlyOnce=false writes at least once"

@@ -221,7 +221,7 @@ class Compactor:
         if running is None:
             return
         try:
-            wish = running.throw(result) if isinstance(result, BaseException) else running.send(result)
+            request = running.throw(result) if isinstance(result, BaseException) else running.send(result)
         except StopIteration:
             self._rounds.value += 1
             self._ended()
@@ -230,27 +230,27 @@ class Compactor:
             self._failed(error)
             self._ended()
         else:
-            self._do(wish)
+            self._do(request)
 
-    def _do(self, wish: _Request) -> None:
+    def _do(self, request: _Request) -> None:
         running = self._round
 
         def resume() -> None:
             if self._round is running:
                 self._go_on(None)
 
-        if not isinstance(wish, _Pause):
-            self._run(wish)
+        if not isinstance(request, _Pause):
+            self._run(request)
             return
         delay_ms = 0
         if self._limits.bytes_per_second > 0:
-            delay_ms = wish.size_bytes * 1000 // self._limits.bytes_per_second - self._rests.rested_ms()
+            delay_ms = request.size_bytes * 1000 // self._limits.bytes_per_second - self._rests.rested_ms()
         if delay_ms > 0:
             self._deadlines.at(self._clock.monotonic_ms() + delay_ms, resume)
         else:
             self._worker.soon(resume)
 
-    def _run(self, wish: _Step | _Alone | _Ask) -> None:
+    def _run(self, request: _Step | _Alone | _Ask) -> None:
         def done(result: object) -> None:
             self._in_step = False
             if self._stopped is not None:
@@ -259,12 +259,12 @@ class Compactor:
                 self._go_on(result)
 
         self._in_step = True
-        if isinstance(wish, _Step):
-            self._worker.submit(wish.lane, wish.job, done)
-        elif isinstance(wish, _Ask):
-            wish.ask(done)
+        if isinstance(request, _Step):
+            self._worker.submit(request.lane, request.job, done)
+        elif isinstance(request, _Ask):
+            request.ask(done)
         else:
-            self._upkeep.copier.alone(wish.plan, done)
+            self._upkeep.copier.alone(request.plan, done)
 
     def _ended(self) -> None:
         self._round = self._log = None

@@ -425,7 +425,7 @@ class World:
                 value = Block(self._ids, BLOCK)
                 self._ids += BLOCK
             elif isinstance(request, requests.CreateStream):
-                value = self._create(request.wish)
+                value = self._create(request.definition)
             elif isinstance(request, requests.DeleteStream):
                 self._happen(*delete_stream(self.state, request.name, now_ms=0, producers_ms=0))
             else:

@@ -272,12 +272,12 @@ def _surveyed_partition(cluster_admin: ClusterAdmin, survey: Survey) -> Surveyed
     )  # fmt: skip
 
 
-async def _move_leaders(cluster_admin: ClusterAdmin, wish: ElectionRequest) -> PartitionOutcomes:
-    node_id = wish.leader
-    if node_id is None or wish.partitions is None or wish.unclean:
+async def _move_leaders(cluster_admin: ClusterAdmin, election: ElectionRequest) -> PartitionOutcomes:
+    node_id = election.leader
+    if node_id is None or election.partitions is None or election.unclean:
         raise RequestInvalid("a `leader` is for `partitions` that are named, and is never unclean")
     found = []
-    for place in [cluster_admin.find(one.stream, one.partition) for one in wish.partitions]:
+    for place in [cluster_admin.find(one.stream, one.partition) for one in election.partitions]:
         error = await outcome(partial(cluster_admin.move_leader, place, node_id))
         found.append(_outcome(cluster_admin.name(place), place.partition, error))
     return PartitionOutcomes(found)
@@ -308,9 +308,9 @@ async def _reassign(call: Call, body: ReassignmentsRequest) -> PartitionOutcomes
     cluster_admin = call.broker.membership.cluster_admin
     places = [cluster_admin.find(one.stream, one.partition) for one in body.partitions]
     found = []
-    for place, wish in zip(places, body.partitions, strict=True):
-        error = await outcome(partial(cluster_admin.reassign, place, wish.replicas))
-        found.append(_outcome(wish.stream, wish.partition, error))
+    for place, wanted in zip(places, body.partitions, strict=True):
+        error = await outcome(partial(cluster_admin.reassign, place, wanted.replicas))
+        found.append(_outcome(wanted.stream, wanted.partition, error))
     return PartitionOutcomes(found)
 
 
@@ -356,16 +356,16 @@ def _leaderless(state: ControllerState, emptied: Collection[int]) -> list[Partit
     ]
 
 
-def _moves(cluster_admin: ClusterAdmin, wishes: Iterable[MoveRequest]) -> tuple[list[ReplicaMove], int]:
+def _moves(cluster_admin: ClusterAdmin, wanted: Iterable[MoveRequest]) -> tuple[list[ReplicaMove], int]:
     """The moves, and the number of those whose stream was deleted."""
     moves, gone = [], 0
-    for wish in wishes:
+    for move in wanted:
         try:
-            place = cluster_admin.find(wish.stream, wish.partition)
+            place = cluster_admin.find(move.stream, move.partition)
         except StreamNotFound:
             gone += 1
         else:
-            moves.append(ReplicaMove(place, tuple(wish.before), tuple(wish.after), ()))
+            moves.append(ReplicaMove(place, tuple(move.before), tuple(move.after), ()))
     return moves, gone
 
 

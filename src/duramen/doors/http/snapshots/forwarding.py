@@ -63,9 +63,9 @@ _ReadAnswer = tuple[bytes, int, int, int, bytes]
 # -- requests to any node -------------------------------------------------------------------------------
 
 
-async def find(call: Call, partition: Partition, wish: FindRequest) -> SnapshotPartition:
+async def find(call: Call, partition: Partition, request: FindRequest) -> SnapshotPartition:
     """The end of a snapshot in a partition, according to the partition's leader."""
-    found = await _ask(call, partition, "find", wish, wish.newer_wait_ms + wish.max_wait_ms)
+    found = await _ask(call, partition, "find", request, request.newer_wait_ms + request.max_wait_ms)
     return msgspec.json.decode(found, type=SnapshotPartition)
 
 
@@ -100,12 +100,12 @@ def is_plain(stream: Stream) -> bool:
 async def _find_at(
     call: Call, partitions: Sequence[Partition], vector: Vector, wait_ms: int
 ) -> list[SnapshotPartition]:
-    wishes = [FindRequest(vector[place_of(partition)], max_wait_ms=wait_ms) for partition in partitions]
-    return list(await asyncio.gather(*map(partial(find, call), partitions, wishes)))
+    requests = [FindRequest(vector[place_of(partition)], max_wait_ms=wait_ms) for partition in partitions]
+    return list(await asyncio.gather(*map(partial(find, call), partitions, requests)))
 
 
-async def _find_all(call: Call, partitions: Sequence[Partition], wish: FindRequest) -> list[SnapshotPartition]:
-    return list(await asyncio.gather(*(find(call, partition, wish) for partition in partitions)))
+async def _find_all(call: Call, partitions: Sequence[Partition], request: FindRequest) -> list[SnapshotPartition]:
+    return list(await asyncio.gather(*(find(call, partition, request) for partition in partitions)))
 
 
 def has(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -> bool:
@@ -142,12 +142,12 @@ async def held(call: Call, partition: Partition, positions: list[int]) -> list[i
 
 
 async def _ask(
-    call: Call, partition: Partition, what: Literal["find", "read", "held"], wish: object, wait_ms: int
+    call: Call, partition: Partition, what: Literal["find", "read", "held"], request: object, wait_ms: int
 ) -> bytes:
-    wanted = AskSnapshot(what, partition.log.key.stream_id.bytes, partition.index, msgspec.json.encode(wish))
-    errand = Snapshotting(partition, wanted, partial(_begin, call.broker, wanted))
+    wanted = AskSnapshot(what, partition.log.key.stream_id.bytes, partition.index, msgspec.json.encode(request))
+    request = Snapshotting(partition, wanted, partial(_begin, call.broker, wanted))
     future: asyncio.Future[Managed] = asyncio.get_running_loop().create_future()
-    cancel = call.forwarding.snapshot(errand, wait_ms, partial(settle, future))
+    cancel = call.forwarding.snapshot(request, wait_ms, partial(settle, future))
     try:
         return (await future).content
     finally:
@@ -193,31 +193,31 @@ async def _answer(broker: Broker, wanted: AskSnapshot) -> Managed:
     stream = _stream(broker, wanted)
     match wanted.what:
         case "find":
-            wish = msgspec.json.decode(wanted.wish, type=FindRequest)
-            return Managed(msgspec.json.encode(await _find(broker, stream, wanted.partition, wish)))
+            request = msgspec.json.decode(wanted.body, type=FindRequest)
+            return Managed(msgspec.json.encode(await _find(broker, stream, wanted.partition, request)))
         case "read":
-            asked = msgspec.json.decode(wanted.wish, type=_ReadRequest)
+            asked = msgspec.json.decode(wanted.body, type=_ReadRequest)
             return Managed(msgspec.msgpack.encode(await _read(broker, stream, LocatedQuery(asked.query, asked.epoch))))
         case "held":
-            positions = msgspec.json.decode(wanted.wish, type=list[int])
+            positions = msgspec.json.decode(wanted.body, type=list[int])
             view = broker.views.get(stream, wanted.partition)
             sizes: list[int] = await call_back(partial(held_bytes, view, positions))
             return Managed(msgspec.json.encode(sizes))
 
 
-async def _find(broker: Broker, stream: Stream, index: int, wish: FindRequest) -> SnapshotPartition:
+async def _find(broker: Broker, stream: Stream, index: int, request: FindRequest) -> SnapshotPartition:
     view, partition = broker.views.get(stream, index), stream.partition(index)
-    if wish.newer_than >= 0:
-        check_place(partition, wish.newer_than, wish.newer_epoch)
-    if wish.newer_wait_ms:
-        await at_most(wish.newer_wait_ms, any_newer([view], {0: wish.newer_than}))
-    at = wish.at
+    if request.newer_than >= 0:
+        check_place(partition, request.newer_than, request.newer_epoch)
+    if request.newer_wait_ms:
+        await at_most(request.newer_wait_ms, any_newer([view], {0: request.newer_than}))
+    at = request.at
     if at < 0:
-        await at_most(wish.max_wait_ms, come_to(view, partition.log.high_watermark))
+        await at_most(request.max_wait_ms, come_to(view, partition.log.high_watermark))
         at = max(view.bounds.position, view.bounds.s0)
     else:
-        check_place(partition, at, wish.epoch)
-        await at_most(wish.max_wait_ms, come_to(view, at))
+        check_place(partition, at, request.epoch)
+        await at_most(request.max_wait_ms, come_to(view, at))
     bounds = view.bounds
     bounds.check_snapshot(at)
     epoch = epoch_before(partition, at)

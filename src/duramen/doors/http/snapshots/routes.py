@@ -101,19 +101,19 @@ async def _open_everywhere(call: Call, query: SnapshotQuery) -> list[SnapshotPar
     since = parse_places(query.newer_than, call.topic) if query.newer_than else {}
     if since:
         places = [since.get(partition.index, _NONE) for partition in partitions]
-        wishes = [FindRequest(newer_than=at, newer_epoch=epoch) for at, epoch in places]
-        found = await asyncio.gather(*map(partial(find, call), partitions, wishes))
+        requests = [FindRequest(newer_than=at, newer_epoch=epoch) for at, epoch in places]
+        found = await asyncio.gather(*map(partial(find, call), partitions, requests))
         if query.newer_wait_ms and all(one.high_watermark <= since.get(one.partition, _NONE)[0] for one in found):
             waits = {"newer_wait_ms": query.newer_wait_ms}
-            await _any_newer(call, [msgspec.structs.replace(wish, **waits) for wish in wishes])
+            await _any_newer(call, [msgspec.structs.replace(request, **waits) for request in requests])
     return await find_together(call, partitions, query.max_wait_ms)
 
 
-async def _any_newer(call: Call, wishes: Sequence[FindRequest]) -> None:
+async def _any_newer(call: Call, requests: Sequence[FindRequest]) -> None:
     """Wait until a partition has a newer record, or until the timeout."""
     waiting = [
-        asyncio.ensure_future(find(call, partition, wish))
-        for partition, wish in zip(call.topic.partitions, wishes, strict=True)
+        asyncio.ensure_future(find(call, partition, request))
+        for partition, request in zip(call.topic.partitions, requests, strict=True)
     ]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

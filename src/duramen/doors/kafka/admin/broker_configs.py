@@ -40,20 +40,20 @@ class BrokerConfigs(Resource):
         check_node(context.broker, name)
         return [*map(described, configs.entries()), *_listeners(context)]
 
-    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, alteration: Alteration, done: Done) -> None:
         """Raises RequestInvalid for a setting that is fixed while a node runs, ConfigInvalid for an invalid value."""
         del topics
-        if wish.name:
-            check_node(broker, wish.name)
-        of_all = not wish.name
+        if alteration.name:
+            check_node(broker, alteration.name)
+        of_all = not alteration.name
         changes = {
-            change.name: _value(broker, change, of_all=of_all) for change in wish.changes if not _is_idle(change)
+            change.name: _value(broker, change, of_all=of_all) for change in alteration.changes if not _is_idle(change)
         }
-        if wish.only_check:
+        if alteration.only_check:
             broker.node_configs.check(changes)
             done(None)
         else:
-            broker.node_configs.change(changes, done, of_all=of_all, whole=wish.whole)
+            broker.node_configs.change(changes, done, of_all=of_all, whole=alteration.whole)
 
 
 def _is_idle(change: ResourceChange) -> bool:

@@ -158,9 +158,9 @@ def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: 
             if named[kind, name] > 1:
                 raise RequestInvalid(f"{name} is named more than once")
             changes = _distinct(changes_of(asked))
-            wish = Alteration(name, changes, whole, request["validate_only"])
+            alteration = Alteration(name, changes, whole, request["validate_only"])
             _check_access(exchange, AccessOperation.ALTER_CONFIGS, asked)
-            _resource(asked).alter(context.broker, exchange.admitted.topics, wish, done)
+            _resource(asked).alter(context.broker, exchange.admitted.topics, alteration, done)
         except DuramenError as error:
             done(error)
 

@@ -34,19 +34,19 @@ class GroupResource(Resource):
         _check_name(name)
         return [_of_group(entry) for entry in context.broker.group_configs.entries(name)]
 
-    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, alteration: Alteration, done: Done) -> None:
         """Raises RequestInvalid, ConfigInvalid."""
         del topics
-        _check_name(wish.name)
+        _check_name(alteration.name)
         changes: dict[str, str | None] = {}
-        if wish.whole:
-            changes = dict.fromkeys(broker.group_configs.get(wish.name))
-        changes |= {change.name: _value(change) for change in meant(wish.changes, GROUP)}
-        broker.group_configs.check(wish.name, changes)
-        if wish.only_check:
+        if alteration.whole:
+            changes = dict.fromkeys(broker.group_configs.get(alteration.name))
+        changes |= {change.name: _value(change) for change in meant(alteration.changes, GROUP)}
+        broker.group_configs.check(alteration.name, changes)
+        if alteration.only_check:
             done(None)
         else:
-            broker.group_configs.change(wish.name, changes, done)
+            broker.group_configs.change(alteration.name, changes, done)
 
 
 def _check_name(name: str) -> None:

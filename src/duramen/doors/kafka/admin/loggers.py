@@ -41,16 +41,16 @@ class BrokerLoggers(Resource):
             for logger in _known()
         ]
 
-    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, alteration: Alteration, done: Done) -> None:
         """Raises RequestInvalid, or ConfigInvalid for an unknown logger or level; then none is changed."""
         del topics
-        check_node(broker, wish.name)
-        if wish.whole:
+        check_node(broker, alteration.name)
+        if alteration.whole:
             raise RequestInvalid("levels of loggers are changed with IncrementalAlterConfigs")
         known = _known()
-        for change in wish.changes:
+        for change in alteration.changes:
             _check(change, known)
-        for change in wish.changes if not wish.only_check else ():
+        for change in alteration.changes if not alteration.only_check else ():
             _get(change.name).setLevel(logging.NOTSET if change.value is None else _LEVELS[change.value])
         done(None)
 

@@ -80,7 +80,7 @@ class Resource(Protocol):
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
         """Every config of the resource of that name."""
 
-    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, alteration: Alteration, done: Done) -> None:
         """Change configs, then `done(None)`."""
 
 
@@ -117,21 +117,21 @@ class TopicConfigs(Resource):
         stream = kept_in or topics.get(name)
         return [described(entry) for entry in config_entries(context.broker.metadata_state, stream)]
 
-    def alter(self, broker: Broker, topics: ResolvedTopics, wish: Alteration, done: Done) -> None:
+    def alter(self, broker: Broker, topics: ResolvedTopics, alteration: Alteration, done: Done) -> None:
         """Raises RequestInvalid, StreamNotFound, ConfigInvalid."""
-        if not wish.name:
+        if not alteration.name:
             raise RequestInvalid("there are no configs for all topics at once: name one")
         # In Apache Kafka's order: a name that is no config of any topic is refused before the topic's name.
-        found = topics.find(wish.name)
-        values = {change.name: _value(found, change) for change in meant(wish.changes, STREAM)}
-        check_name(wish.name)
+        found = topics.find(alteration.name)
+        values = {change.name: _value(found, change) for change in meant(alteration.changes, STREAM)}
+        check_name(alteration.name)
         check_config({name: value for name, value in values.items() if value is not None})
-        topics.get(wish.name)
-        configure_stream(broker.metadata_state, wish.name, values, whole=wish.whole)
-        if wish.only_check:
+        topics.get(alteration.name)
+        configure_stream(broker.metadata_state, alteration.name, values, whole=alteration.whole)
+        if alteration.only_check:
             done(None)
         else:
-            broker.configure_stream(wish.name, values, done, whole=wish.whole)
+            broker.configure_stream(alteration.name, values, done, whole=alteration.whole)
 
 
 def meant(changes: Sequence[ResourceChange], settings: Mapping[str, Setting]) -> list[ResourceChange]:

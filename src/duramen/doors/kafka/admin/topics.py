@@ -62,19 +62,21 @@ def handle_create_topics(context: Context, exchange: Exchange) -> None:
             if topic["name"] in repeated:
                 raise RequestInvalid(f"{topic['name']} is named more than once")
             exchange.admitted.check(_CREATE, topic["name"])
-            wish, replication_factor, assignment = _wish(context, topic)
+            definition, replication_factor, assignment = _definition(context, topic)
             if request["validate_only"]:
-                context.broker.check_stream(wish, replication_factor=replication_factor, assignment=assignment)
+                context.broker.check_stream(definition, replication_factor=replication_factor, assignment=assignment)
         except DuramenError as error:
             finish(error)
             continue
         if request["validate_only"]:
             finish(None)
         else:
-            context.broker.create_stream(wish, finish, replication_factor=replication_factor, assignment=assignment)
+            context.broker.create_stream(
+                definition, finish, replication_factor=replication_factor, assignment=assignment
+            )
 
 
-def _wish(context: Context, topic: Message) -> tuple[Definition, int | None, Assignment | None]:
+def _definition(context: Context, topic: Message) -> tuple[Definition, int | None, Assignment | None]:
     """The stream that is wanted, and how many replicas each partition is to have, or which."""
     broker = context.broker
     name, partitions, replicas = topic["name"], topic["num_partitions"], topic["replication_factor"]

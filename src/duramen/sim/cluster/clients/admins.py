@@ -31,7 +31,7 @@ class ClusterAdminClient(ClusterClient):
         super().__init__(calls, seed, think_us)
         self._names = map("s{}".format, count(1))
         self._topologies = self.chance.choice(_TOPOLOGIES)
-        self._wishes: tuple[tuple[int, Callable[[], None]], ...] = (
+        self._actions: tuple[tuple[int, Callable[[], None]], ...] = (
             (2, self._create), (1, self._delete), (1, self._grow), (3, self._configure), (3, self._trim),
             (4, self._move_leader), (2, self._elect), (3, self._reassign), (1, self._rebalance), (3, self._await),
         )  # fmt: skip
@@ -40,8 +40,8 @@ class ClusterAdminClient(ClusterClient):
         if len(self._streams()) < 2:
             self._create()
             return
-        weights = [weight for weight, _ in self._wishes]
-        self.chance.choices([wish for _, wish in self._wishes], weights)[0]()
+        weights = [weight for weight, _ in self._actions]
+        self.chance.choices([action for _, action in self._actions], weights)[0]()
 
     def _ask(self, request: requests.Request) -> None:
         self.calls.trace("an admin asks for %s", request)
@@ -69,8 +69,8 @@ class ClusterAdminClient(ClusterClient):
             "replication.topology": self.chance.choice(self._topologies),
             "segment.bytes": self.chance.choice(("1048576", "16384")),
         }
-        wish = Definition(next(self._names), self.chance.choice((1, 2, 3)), config)
-        self._ask(requests.CreateStream(wish, self._replicas()))
+        definition = Definition(next(self._names), self.chance.choice((1, 2, 3)), config)
+        self._ask(requests.CreateStream(definition, self._replicas()))
 
     def _replicas(self) -> int:
         return min(self.chance.choice(_REPLICAS), len(self.calls.nodes))
@@ -115,10 +115,10 @@ class ClusterAdminClient(ClusterClient):
 
     # -- places -------------------------------------------------------------------------------------
 
-    def _of_some_place(self, wish: Callable[[PartitionId], requests.Request]) -> None:
+    def _of_some_place(self, request: Callable[[PartitionId], requests.Request]) -> None:
         places = self.calls.all_places()
         if places:
-            self._ask(wish(self.chance.choice(places)))
+            self._ask(request(self.chance.choice(places)))
         else:
             self.next()
 

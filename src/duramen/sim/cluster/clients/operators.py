@@ -62,10 +62,10 @@ class Operator(ClusterClient):
 
     def _choose(self, seen: Observed) -> None:
         voters = [one.replica for one in seen.voters]
-        wishes: list[Callable[[list[ReplicaId], Observed], bool]] = [
+        actions: list[Callable[[list[ReplicaId], Observed], bool]] = [
             self._add, self._add, self._remove, self._remove, self._drain, self._begin_to_take_out,
         ]  # fmt: skip
-        if not self.chance.choice(wishes)(voters, seen):
+        if not self.chance.choice(actions)(voters, seen):
             self.next()
 
     def _ask(self, what: str, ask: Callable[[Broker, Reply], None], then: Callable[[Any], None]) -> None:
