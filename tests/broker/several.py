@@ -291,8 +291,8 @@ class Several:
         for node_id, placed in self.placed.items():
             if placed.replicas is not None and node_id not in self.unheard and (not only or node_id in only):
                 placed.told[place] = self.partitions[place]
-                placed.replicas.told_live(set(self.hands) - self.cut)
-                placed.replicas.told(place, self.partitions[place])
+                placed.replicas.on_live_nodes(set(self.hands) - self.cut)
+                placed.replicas.on_partition_state(place, self.partitions[place])
 
     def place(self, name: str, index: int = 0) -> PartitionId:
         """A partition of a stream."""

@@ -72,7 +72,7 @@ class Site:
     def told(self, told: Told) -> None:
         """The controller says something."""
         if self.machine is not None:
-            self.machine.told(told.state, told.live)
+            self.machine.on_partition_state(told.state, told.live)
 
     def look(self) -> None:
         """See whether it has begun to lead."""

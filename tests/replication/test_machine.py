@@ -27,7 +27,7 @@ def state(leader: int | None, epoch: int, partition_epoch: int, in_sync: set[int
 
 def machine(told: ReplicatedPartition, least: int = 1) -> ReplicaMachine:
     made = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(least), now_ms=0)
-    made.told(told, (1, 2, 3))
+    made.on_partition_state(told, (1, 2, 3))
     made.take()
     return made
 
@@ -61,9 +61,9 @@ def test_the_epochs_of_both_have_to_be_the_same() -> None:
 def test_who_asks_in_an_epoch_that_is_not_known_yet_is_answered_once_it_is() -> None:
     follower = machine(state(2, 4, 1, {1, 2}))
     follower.receive(fetch(6))
-    follower.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
+    follower.on_partition_state(state(2, 5, 2, {1, 2}), (1, 2, 3))
     assert refusals(follower.take()) == []
-    follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    follower.on_partition_state(state(1, 6, 3, {1, 2}), (1, 2, 3))
     assert [effect.answer.asked for effect in follower.take() if isinstance(effect, ServeReplicaFetch)] == [fetch(6)]
     assert follower.high_watermark == 5
 
@@ -72,7 +72,7 @@ def test_who_asks_in_an_epoch_that_is_over_before_it_was_heard_of_is_told_so() -
     follower = machine(state(2, 4, 1, {1, 2}))
     follower.receive(fetch(5))
     follower.receive(fetch(5)._replace(reports=True))
-    follower.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    follower.on_partition_state(state(1, 6, 3, {1, 2}), (1, 2, 3))
     assert refusals(follower.take()) == [ReplicaRefusal.FENCED_LEADER_EPOCH]
 
 
@@ -109,8 +109,8 @@ def test_what_was_said_of_a_replica_before_it_was_added_again_is_of_an_older_epo
     """Its node let go of the first one's log; the controller adds no replica within a leader epoch."""
     leader = machine(state(1, 4, 1, {1, 2}))
     said = fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),), reports=True)
-    leader.told(state(1, 4, 2, {1, 2})._replace(replicas=(1, 2)), (1, 2, 3))
-    leader.told(state(1, 5, 3, {1, 2}), (1, 2, 3))
+    leader.on_partition_state(state(1, 4, 2, {1, 2})._replace(replicas=(1, 2)), (1, 2, 3))
+    leader.on_partition_state(state(1, 5, 3, {1, 2}), (1, 2, 3))
     leader.receive(said)
     assert not any(isinstance(effect, ProposeInSyncSet) for effect in leader.take())
     assert leader.covered(3, 9) == -1
@@ -130,7 +130,7 @@ def test_configs_that_change_do_not_end_a_proposal_that_is_under_way() -> None:
     leader.synced(Position(4, 6))
     leader.receive(fetch(4)._replace(end=Position(4, 6), reaches=(Reach(2, 9, 6),)))
     assert leader.high_watermark == 5  # the third may be in sync by now, and lacks the record
-    leader.told(state(1, 4, 2, {1, 2, 3}), (1, 2, 3))
+    leader.on_partition_state(state(1, 4, 2, {1, 2, 3}), (1, 2, 3))
     assert leader.high_watermark == 5
     leader.receive(third._replace(end=Position(4, 6), reaches=(Reach(3, 9, 6),)))
     assert leader.high_watermark == 6
@@ -140,7 +140,7 @@ def test_with_too_few_in_sync_nothing_is_taken_and_who_waits_is_told() -> None:
     leader = machine(state(1, 4, 1, {1, 2}), least=2)
     assert leader.refusal() is None
     leader.appended(1, "producer")
-    leader.told(state(1, 4, 2, {1}), (1,))
+    leader.on_partition_state(state(1, 4, 2, {1}), (1,))
     assert Release("producer", ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND) in leader.take()
     assert leader.refusal() is ReplicaRefusal.NOT_ENOUGH_REPLICAS
 
@@ -152,9 +152,9 @@ def test_a_leader_of_whose_successor_it_hears_leads_no_more() -> None:
     assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
     assert not leader.leads
     assert leader.refusal() is ReplicaRefusal.NOT_LEADER
-    leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))  # older than what was heard of
+    leader.on_partition_state(state(1, 4, 2, {1, 2}), (1, 2, 3))  # older than what was heard of
     assert not leader.leads
-    leader.told(state(1, 6, 3, {1, 2}), (1, 2, 3))
+    leader.on_partition_state(state(1, 6, 3, {1, 2}), (1, 2, 3))
     assert leader.leads
 
 
@@ -193,14 +193,14 @@ def test_min_insync_replicas_asks_for_no_more_than_there_are() -> None:
 def test_who_waits_is_told_that_another_leads() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.appended(1, "producer")
-    leader.told(state(2, 5, 2, {1, 2}), (1, 2))
+    leader.on_partition_state(state(2, 5, 2, {1, 2}), (1, 2))
     assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
     assert not leader.leads
 
 
 def test_what_is_older_than_what_is_known_says_nothing() -> None:
     leader = machine(state(1, 4, 3, {1, 2}))
-    leader.told(state(2, 3, 2, {1, 2, 3}), (1, 2, 3))
+    leader.on_partition_state(state(2, 3, 2, {1, 2, 3}), (1, 2, 3))
     assert leader.leads
     assert leader.state.partition_epoch == 3
 
@@ -224,7 +224,7 @@ def answer_to(follower: ReplicaMachine, **fields: object) -> ReplicaFetchAnswer:
 
 def follower() -> ReplicaMachine:
     made = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
-    made.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    made.on_partition_state(state(2, 4, 1, {1, 2}), (1, 2, 3))
     return made
 
 
@@ -260,7 +260,7 @@ def test_a_config_that_changes_counts_from_then_on() -> None:
 
 def test_a_follower_turns_to_whom_another_topology_gives_it() -> None:
     made = ReplicaMachine(3, 7, KEPT, config=PartitionConfig(), now_ms=0)
-    made.told(state(1, 2, 1, {1, 2, 3}), [1, 2, 3])
+    made.on_partition_state(state(1, 2, 1, {1, 2, 3}), [1, 2, 3])
     (asked,) = (effect for effect in made.take() if isinstance(effect, SendReplicaMessage))
     assert isinstance(asked.message, ReplicaFetch)
     made.receive(ReplicaFetchAnswer(1, 2, asked.message, None, 4))
@@ -299,7 +299,7 @@ def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go(
     leader.take()
     waited_for = leader.awaits_others
     leader.unreachable(2, 0)
-    leader.told_live((1, 3))
+    leader.on_live_nodes((1, 3))
     leader.heard_by_controller(lately=False)
     assert leader.take() == []
     leader.tick(TIMEOUTS.gone_ms)
@@ -314,34 +314,34 @@ def test_only_in_a_line_it_matters_to_a_follower_who_is_live() -> None:
     for topology, upstream in ((Topology.FANOUT, 2), (Topology.CHAIN, 2)):
         told = state(2, 4, 1, {1, 2, 3})._replace(replicas=(2, 3, 1))
         follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(topology=topology), now_ms=0)
-        follower.told(told, (1, 2, 3))
+        follower.on_partition_state(told, (1, 2, 3))
         assert follower.follows(upstream)  # the leader first, whatever the topology
-        assert follower.minds_live((1, 2)) is (topology is Topology.CHAIN)
+        assert follower.reacts_to_live_nodes((1, 2)) is (topology is Topology.CHAIN)
         assert not follower.awaits_others
 
 
 def test_a_leader_minds_that_a_node_is_live_once_it_was_heard() -> None:
     leader = machine(state(1, 4, 1, {1, 3}))
-    assert not leader.minds_live((1, 2, 3))
-    leader.told_live((1, 3))
+    assert not leader.reacts_to_live_nodes((1, 2, 3))
+    leader.on_live_nodes((1, 3))
     leader.receive(fetch(4)._replace(node_id=3, reaches=(Reach(3, 9, 5),)))
     leader.receive(fetch(4))
     assert [effect for effect in leader.take() if isinstance(effect, ProposeInSyncSet)] == []
-    assert (leader.minds_live((1, 3)), leader.minds_live((1, 2, 3))) == (False, True)
-    leader.told_live((1, 2, 3))
+    assert (leader.reacts_to_live_nodes((1, 3)), leader.reacts_to_live_nodes((1, 2, 3))) == (False, True)
+    leader.on_live_nodes((1, 2, 3))
     proposed = [effect.proposal for effect in leader.take() if isinstance(effect, ProposeInSyncSet)]
     assert [member.node_id for member in proposed[0].in_sync] == [1, 2, 3]
 
 
 def test_who_waits_for_news_is_heard_again_as_soon_as_another_has_joined() -> None:
     leader = machine(state(1, 4, 1, {1}))
-    leader.told_live((1, 2))
+    leader.on_live_nodes((1, 2))
     asks = {node: fetch(4)._replace(node_id=node, reaches=(Reach(node, 9, 5),), high_watermark=5) for node in (2, 3)}
     leader.receive(asks[2])
     leader.receive(asks[3])  # parked: nothing follows, and it is not live yet
-    leader.told_live((1, 2, 3))
+    leader.on_live_nodes((1, 2, 3))
     leader.take()
-    leader.told(state(1, 4, 2, {1, 2}), (1, 2, 3))
+    leader.on_partition_state(state(1, 4, 2, {1, 2}), (1, 2, 3))
     assert [effect.answer.asked.node_id for effect in leader.take() if isinstance(effect, ServeReplicaFetch)] == [3]
     leader.receive(asks[3])
     (proposed,) = [effect.proposal for effect in leader.take() if isinstance(effect, ProposeInSyncSet)]
@@ -352,17 +352,17 @@ def test_who_goes_on_following_the_same_leader_has_nothing_to_do() -> None:
     follower = machine(state(2, 4, 1, {1, 2, 3}))
     deadline_ms = follower.deadline_ms
     shrunk = state(2, 4, 2, {1, 2})
-    assert not follower.minds(shrunk)
-    follower.told(shrunk, (1, 2))
+    assert not follower.reacts_to(shrunk)
+    follower.on_partition_state(shrunk, (1, 2))
     assert (follower.take(), follower.deadline_ms, follower.state) == ([], deadline_ms, shrunk)
-    assert follower.minds(state(3, 5, 3, {1, 3}))
-    assert follower.minds(state(None, 5, 3, {3}))
-    assert machine(state(1, 4, 1, {1, 2, 3})).minds(state(1, 4, 2, {1, 2}))
+    assert follower.reacts_to(state(3, 5, 3, {1, 3}))
+    assert follower.reacts_to(state(None, 5, 3, {3}))
+    assert machine(state(1, 4, 1, {1, 2, 3})).reacts_to(state(1, 4, 2, {1, 2}))
 
 
 def test_what_could_not_be_sent_is_said_again_soon() -> None:
     follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
-    follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    follower.on_partition_state(state(2, 4, 1, {1, 2}), (1, 2, 3))
     (sent,) = [effect for effect in follower.take() if isinstance(effect, SendReplicaMessage)]
     assert isinstance(sent.message, ReplicaFetch)
     follower.lost(sent.message)
@@ -375,7 +375,7 @@ def test_what_could_not_be_sent_is_said_again_soon() -> None:
 
 def test_what_is_not_answered_is_asked_again_less_and_less_often_until_something_comes() -> None:
     follower = ReplicaMachine(1, 7, KEPT, config=PartitionConfig(), now_ms=0)
-    follower.told(state(2, 4, 1, {1, 2}), (1, 2, 3))
+    follower.on_partition_state(state(2, 4, 1, {1, 2}), (1, 2, 3))
     waits, now_ms = [], 0
     for _ in range(4):
         assert follower.deadline_ms is not None
@@ -408,7 +408,7 @@ def test_a_leader_tells_how_far_others_are_behind() -> None:
     leader.appended(2)
     leader.tick(40)
     assert [(one.node_id, one.records, one.waiting_ms) for one in leader.behind()] == [(2, 2, 30), (3, None, 0)]
-    leader.told(state(2, 5, 2, {1, 2}), (1, 2, 3))
+    leader.on_partition_state(state(2, 5, 2, {1, 2}), (1, 2, 3))
     assert leader.behind() == []
 
 
@@ -416,7 +416,7 @@ def with_state(told: ReplicatedPartition, applied: int, checkpoint: int = 0) -> 
     """A replica whose log begins at 3, and that keeps a state beside it."""
     made = ReplicaMachine(1, 7, ReplicaDiskState([(1, 1, 3)], 3, 5, 4), config=PartitionConfig(1), now_ms=0)
     made.state_moved(applied, checkpoint)
-    made.told(told, (1, 2, 3))
+    made.on_partition_state(told, (1, 2, 3))
     return made
 
 
@@ -453,7 +453,7 @@ def test_who_lacks_a_part_of_its_state_leaves_the_in_sync_set_at_once_and_joins_
     assert not proposed(leader.take())
     leader.receive(fetch(4, covered=-1))
     assert proposed(leader.take()) == [[1]]
-    leader.told(state(1, 4, 2, {1}), (1, 2, 3))
+    leader.on_partition_state(state(1, 4, 2, {1}), (1, 2, 3))
     leader.receive(fetch(4, covered=-1))
     assert not proposed(leader.take())
     leader.receive(fetch(4))
@@ -488,5 +488,5 @@ def test_a_leader_cuts_nothing_before_every_replica_in_sync_has_said_in_its_epoc
     assert leader.lowest_checkpoint == 0
     leader.receive(fetch(4, broker_epoch=10))  # it has begun anew, and has not said what it has
     assert leader.lowest_checkpoint == -1
-    leader.told(state(1, 5, 2, {1, 2, 3}), (1, 2, 3))
+    leader.on_partition_state(state(1, 5, 2, {1, 2, 3}), (1, 2, 3))
     assert leader.lowest_checkpoint == -1

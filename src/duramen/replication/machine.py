@@ -111,13 +111,13 @@ class ReplicaMachine:
         """Whether the replica leads and connections matter; see `PartitionLeaderRole.awaits_others`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.awaits_others
 
-    def minds_live(self, live: Collection[int]) -> bool:
+    def reacts_to_live_nodes(self, live: Collection[int]) -> bool:
         """Whether a change to these live nodes matters: in a line it may give a replica another upstream."""
         if self._replica.config.topology is not Topology.FANOUT:
             return True
         return isinstance(self._part, PartitionLeaderRole) and self._part.lets_join(live)
 
-    def minds(self, state: ReplicatedPartition) -> bool:
+    def reacts_to(self, state: ReplicatedPartition) -> bool:
         """Whether this state requires any action: a follower of the same leader continues unchanged."""
         if not isinstance(self._part, PartitionFollowerRole) or self._replica.config.topology is not Topology.FANOUT:
             return True
@@ -162,7 +162,7 @@ class ReplicaMachine:
         if self._part is not None:
             self._part.tick()
 
-    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
+    def on_partition_state(self, state: ReplicatedPartition, live: Collection[int]) -> None:
         """Apply the state from the controller's log and the live nodes.
 
         Only states after this node's registration apply: a leader never continues in an epoch from before its start.
@@ -172,7 +172,7 @@ class ReplicaMachine:
         known = replica.state
         if state.partition_epoch < known.partition_epoch:
             return
-        replica.told(state, live)
+        replica.set_state(state, live)
         if state.leader_epoch > known.leader_epoch:
             self._begin()
         elif self._part is not None and state.partition_epoch > known.partition_epoch:
@@ -180,11 +180,11 @@ class ReplicaMachine:
         elif self._part is not None:
             self._part.placed()
 
-    def told_live(self, live: Collection[int]) -> None:
+    def on_live_nodes(self, live: Collection[int]) -> None:
         """Set the live nodes. Without a line they do not affect a follower; in a line they may."""
         replica = self._replica
         if replica.config.topology is not Topology.FANOUT:
-            replica.told(replica.state, live)
+            replica.set_state(replica.state, live)
             if self._part is not None:
                 self._part.placed()
             return
@@ -197,7 +197,7 @@ class ReplicaMachine:
         replica = self._replica
         if config != replica.config:
             replica.config = config
-            replica.told(replica.state, replica.live)
+            replica.set_state(replica.state, replica.live)
             if self._part is not None:
                 self._part.changed()
 
@@ -379,6 +379,6 @@ class ReplicaMachine:
 
     def _altered(self, answer: AlterPartitionAnswer) -> None:
         if answer.state is not None and answer.state.partition_epoch > self._replica.state.partition_epoch:
-            self.told(answer.state, self._replica.live)
+            self.on_partition_state(answer.state, self._replica.live)
         elif isinstance(self._part, PartitionLeaderRole) and answer.refusal is not None:
             self._part.answered(answer)

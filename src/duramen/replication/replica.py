@@ -89,7 +89,7 @@ class ReplicaCore:
         """The newest leader epoch from the controller."""
         return self.state.leader_epoch
 
-    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
+    def set_state(self, state: ReplicatedPartition, live: Collection[int]) -> None:
         """Apply the controller's state."""
         self.state = state
         self.live = live

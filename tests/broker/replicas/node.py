@@ -189,8 +189,8 @@ class Node:
     def told(self, told: Told) -> None:
         """The controller says something."""
         if self.replicas is not None:
-            self.replicas.told_live(told.live)
-            self.replicas.told(PLACE, controlled(told.state))
+            self.replicas.on_live_nodes(told.live)
+            self.replicas.on_partition_state(PLACE, controlled(told.state))
             self._look()
 
     @property

@@ -38,7 +38,7 @@ class Node(Around):
             1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, peers=self
         )
         self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
-        self.replicas.told_live({1, 2, 3})
+        self.replicas.on_live_nodes({1, 2, 3})
 
     @property
     def log(self) -> Log:
@@ -84,7 +84,7 @@ class Node(Around):
         self.known.append(done)
 
     def tell_again(self, place: PartitionId) -> None:
-        self.replicas.told(place, self.state)
+        self.replicas.on_partition_state(place, self.state)
 
     def fetch_range(
         self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]

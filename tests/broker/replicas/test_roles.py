@@ -55,7 +55,7 @@ class Around:
             1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace
         )
         self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
-        self.replicas.told_live({1, 2, 3})
+        self.replicas.on_live_nodes({1, 2, 3})
 
     def partition(self, place: PartitionId) -> Partition:
         log = self.doubles.store.ensure(LogKey(*place), LogConfig())
@@ -68,7 +68,7 @@ class Around:
         return found
 
     def told(self, leader: int | None, epoch: int, in_sync: tuple[int, ...], change: int) -> None:
-        self.replicas.told(PLACE, PartitionState((1, 2, 3), in_sync, leader, epoch, change))
+        self.replicas.on_partition_state(PLACE, PartitionState((1, 2, 3), in_sync, leader, epoch, change))
         self.doubles.settle()
 
     def append(self, *, all_replicas: bool = True) -> list[tuple[int, DuramenError | None]]:
@@ -283,7 +283,7 @@ def test_a_batch_that_is_written_when_its_replica_ends_is_in_doubt() -> None:
     answers: list[tuple[int, DuramenError | None]] = []
     batch = encode([BatchInput(around.doubles.clock.wall_ms(), None, b"v")])
     around.replica.partition.append(batch, lambda *answer: answers.append(answer))
-    around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+    around.replicas.on_partition_state(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
     around.doubles.settle()
     ((offset, error),) = answers
     assert (offset, type(error)) == (-1, NotLeader)
@@ -298,7 +298,7 @@ def test_a_replica_is_let_go(removed: bool) -> None:
     if removed:
         around.replicas.removed(PLACE.stream_id)
     else:
-        around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+        around.replicas.on_partition_state(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
     around.doubles.settle()
     assert around.replicas.get(PLACE) is None
     assert isinstance(waiting[0][1], NotLeader)
@@ -330,7 +330,7 @@ def test_who_waits_for_a_record_is_told() -> None:
     around.fetch(2, Position(1, 1), 1)
     assert outcomes[1:] == [("committed", ReplicationWaitOutcome.REACHED)]
     replica = around.replica
-    around.replicas.told(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
+    around.replicas.on_partition_state(PLACE, PartitionState((2, 3), (2, 3), 2, 2, 2))
     assert outcomes[2:] == [("never", ReplicationWaitOutcome.TIMED_OUT)]
     with pytest.raises(NodeStopping):
         replica.wait_replicated(Position(1, 0), lambda _: None, now_ms)

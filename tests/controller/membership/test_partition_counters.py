@@ -22,18 +22,18 @@ def _states(draw: st.DrawFn) -> PartitionState:
 
 
 class Counting(RuleBasedStateMachine):
-    """A tally, and the partitions that it was told of."""
+    """A counters, and the partitions that it was told of."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.tally = PartitionCounters(_ME)
+        self.counters = PartitionCounters(_ME)
         self.states: dict[PartitionId, PartitionState] = {}
         self.elections = self.unclean = self.shrinks = self.expands = 0
 
     @rule(place=_PLACES, state=_states(), unclean=st.booleans())
     def told(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
         before = self.states.get(place)
-        assert self.tally.told(place, state, unclean=unclean) == before
+        assert self.counters.update(place, state, unclean=unclean) == before
         self.states[place] = state
         if before is not None:
             elected = state.leader is not None and state.leader_epoch != before.leader_epoch
@@ -44,24 +44,24 @@ class Counting(RuleBasedStateMachine):
 
     @rule(number=st.integers(1, 3))
     def removed(self, number: int) -> None:
-        self.tally.removed(StreamId(int=number))
+        self.counters.removed(StreamId(int=number))
         self.states = {place: state for place, state in self.states.items() if place.stream_id.int != number}
 
     @rule()
     def restarted(self) -> None:
-        self.tally.restart(self.states.items())
+        self.counters.restart(self.states.items())
 
     @invariant()
     def counts_are_right(self) -> None:
-        tally, states = self.tally, self.states
-        assert set(tally.offline) == {place for place, state in states.items() if state.leader is None}
-        assert set(tally.under_replicated) == {
+        counters, states = self.counters, self.states
+        assert set(counters.offline) == {place for place, state in states.items() if state.leader is None}
+        assert set(counters.under_replicated) == {
             place
             for place, state in states.items()
             if state.leader == _ME and set(state.replicas) - set(state.adding) - set(state.isr)
         }
-        assert (tally.elections, tally.unclean_elections) == (self.elections, self.unclean)
-        assert (tally.isr_shrinks, tally.isr_expands) == (self.shrinks, self.expands)
+        assert (counters.elections, counters.unclean_elections) == (self.elections, self.unclean)
+        assert (counters.isr_shrinks, counters.isr_expands) == (self.shrinks, self.expands)
 
 
 TestCounting = Counting.TestCase

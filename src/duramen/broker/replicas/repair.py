@@ -45,7 +45,7 @@ class RepairPeers(Protocol):
         """Report to the controller that the replica lacks records; `done` once the decision takes effect here."""
 
     def tell_again(self, place: PartitionId) -> None:
-        """Have `Replicas.told` called with the known state of the partition."""
+        """Have `Replicas.on_partition_state` called with the known state of the partition."""
 
     def fetch_range(
         self, node_id: int, place: PartitionId, first: int, last: int, done: Callable[[RepairPiece | None], None]

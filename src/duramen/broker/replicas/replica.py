@@ -91,11 +91,11 @@ class Replica:
         self._log = ReplicaLog(kit.store, log, kit.bulk)
         self._snapshots = ReplicaSnapshots(partition)
         self._serving = ReplicaReads(kit, place, self._machine, log, self._log, self._snapshots)
-        self._agenda: EffectRunner[Effect] = EffectRunner(self._machine.take, self._do, (TruncateRecords, Restart))
+        self._effects: EffectRunner[Effect] = EffectRunner(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(kit.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # producers with acks=all, which get an error if the replica ends
         self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # requests that wait for a record
-        self._told_soon = False
+        self._written_soon = False
         self._timing = AckLatencyTimer(log, kit.clock, kit.pace)
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
@@ -232,15 +232,15 @@ class Replica:
 
     # -- events -------------------------------------------------------------------------------------
 
-    def told(self, state: ReplicatedPartition, live: Collection[int]) -> None:
-        """A partition state from the controller's log, and the live nodes; see `ReplicaMachine.told`."""
+    def on_partition_state(self, state: ReplicatedPartition, live: Collection[int]) -> None:
+        """A partition state from the controller's log, and the live nodes; see `ReplicaMachine.on_partition_state`."""
         if self._over is None:
             self._timing.forget()
-        self._meet(partial(self._machine.told, state, live), stirs=self._machine.minds(state))
+        self._on_event(partial(self._machine.on_partition_state, state, live), reacts=self._machine.reacts_to(state))
 
-    def told_live(self, live: Collection[int]) -> None:
+    def on_live_nodes(self, live: Collection[int]) -> None:
         """These nodes are live."""
-        self._meet(partial(self._machine.told_live, live), stirs=self._machine.minds_live(live))
+        self._on_event(partial(self._machine.on_live_nodes, live), reacts=self._machine.reacts_to_live_nodes(live))
 
     def configure(self, config: PartitionConfig) -> None:
         """The stream's configs have changed."""
@@ -251,32 +251,32 @@ class Replica:
 
     def reachable(self, node_id: int) -> None:
         """There is a new connection to a node."""
-        self._meet(partial(self._machine.reachable, node_id), stirs=self._machine.follows(node_id))
+        self._on_event(partial(self._machine.reachable, node_id), reacts=self._machine.follows(node_id))
 
     def unreachable(self, node_id: int, since_ms: int) -> None:
         """There is no connection to a node since then."""
-        self._meet(partial(self._machine.unreachable, node_id, since_ms), stirs=self._machine.awaits_others)
+        self._on_event(partial(self._machine.unreachable, node_id, since_ms), reacts=self._machine.awaits_others)
 
     def heard_by_controller(self, *, lately: bool) -> None:
         """See `ReplicaMachine.heard_by_controller`."""
-        self._meet(partial(self._machine.heard_by_controller, lately=lately), stirs=self._machine.awaits_others)
+        self._on_event(partial(self._machine.heard_by_controller, lately=lately), reacts=self._machine.awaits_others)
 
     def moved(self, leader_epoch: int) -> None:
         """See `ReplicaMachine.moved`."""
-        self._meet(partial(self._machine.moved, leader_epoch), stirs=True)
+        self._on_event(partial(self._machine.moved, leader_epoch), reacts=True)
 
-    def _meet(self, happens: Callable[[], None], *, stirs: bool) -> None:
-        """It happens to many replicas at once; most only note it, which has to be cheap: it does not stir them."""
+    def _on_event(self, apply: Callable[[], None], *, reacts: bool) -> None:
+        """Handle an event of many replicas at once. Most only note it, which must be cheap; only some react to it."""
         if self._over is not None:
             return
-        if stirs:
+        if reacts:
             self._tick()
-        happens()
-        if stirs:
+        apply()
+        if reacts:
             self._go_on()
 
     def receive(self, message: Message, records: Buffer = b"") -> None:
-        """A message came, behind an answer its batches; one that is damaged counts as lost."""
+        """Handle a message, with the batches of a Fetch response; a damaged message counts as lost."""
         if self._over is not None:
             return
         self._tick()
@@ -355,10 +355,10 @@ class Replica:
 
     def _go_on(self) -> None:
         """Execute effects until one waits; then producers may append, if this replica leads."""
-        if self._agenda.going or self._over is not None:
+        if self._effects.going or self._over is not None:
             return
         self._lead()
-        self._agenda.go_on()
+        self._effects.go_on()
         self._lead()
         self._sleep()
 
@@ -376,7 +376,7 @@ class Replica:
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
             self._kit.outside.leads(self._place, None)
-        if epoch is None or not self._agenda.idle or self._over is not None:
+        if epoch is None or not self._effects.idle or self._over is not None:
             return
         if machine.history.end.leader_epoch >= epoch:
             held = machine.history.end.leader_epoch
@@ -398,8 +398,8 @@ class Replica:
         return f"partition {self._partition.index} of {self._partition.stream.name}"
 
     def _resume(self, effect: Effect) -> None:
-        """The operation that the agenda waited for is complete."""
-        self._agenda.resume()
+        """The operation that the effect runner waited for is complete."""
+        self._effects.resume()
         self._kit.outside.carried_out(self._place, effect)
         self._go_on()
 
@@ -420,7 +420,7 @@ class Replica:
             case Release(waiter, refusal):
                 self._release(waiter, refusal)
             case TruncateRecords() | Restart():
-                self._agenda.wait()
+                self._effects.wait()
                 self._serving.when_idle(partial(self._cut, effect))
                 return
             case StartAt(start_offset):
@@ -462,13 +462,13 @@ class Replica:
             machine.advance(self._kit.clock.monotonic_ms())  # an idle partition has not ticked for long
             machine.appended(end_offset - first_offset)
         self._timing.appended(end_offset, leads=self.leads, in_sync=self._kit.node_id in machine.state.in_sync)
-        if not self._told_soon:
+        if not self._written_soon:
             # Once for all that comes in a turn.
-            self._told_soon = True
+            self._written_soon = True
             self._kit.store.soon(self._written_some)
 
     def _written_some(self) -> None:
-        self._told_soon = False
+        self._written_soon = False
         if self._over is None:
             self._serving.written()
             self._go_on()
@@ -481,10 +481,10 @@ class Replica:
         """More of the log may be on disk. During a truncation, the synced part may include records to be truncated."""
         if self._over is not None:
             return
-        self._agenda.take()
+        self._effects.take()
         self._log.let_go()
         machine, synced_offset = self._machine, self._partition.log.synced_offset
-        if self._agenda.uncut:
+        if self._effects.uncut:
             machine.advance(self._kit.clock.monotonic_ms())
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
         self._go_on()
@@ -504,7 +504,7 @@ class Replica:
         if error is not None:
             self._fail(error if isinstance(error, LogDamaged) else StorageFailed(f"{self._name} was not cut: {error}"))
             return
-        self._agenda.cuts_done += 1
+        self._effects.cuts_done += 1
         self._snapshots.cut()
         self._resume(effect)
         if self._partition.state is not None:
@@ -526,7 +526,7 @@ class Replica:
         self._partition.waiting.pop(self._synced, None)
         self._serving.end()
         self._log.end()
-        self._agenda.end()
+        self._effects.end()
         self._alarm.move(None)
         acks, self._acks = self._acks, {}
         for released in acks:

@@ -56,9 +56,10 @@ def _set_of(members: tuple[int, ...]) -> frozenset[int]:
 
 
 class Replicas:
-    """A replica for each partition of the node. `told` gets the partition states of the controller's log, in order.
+    """A replica for each partition of the node.
 
-    It must not be called with states before the node's registration with the kit's broker epoch.
+    `on_partition_state` gets the states of the controller's log in order, none from before the node's registration with
+    the kit's broker epoch.
     """
 
     def __init__(self, kit: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
@@ -85,7 +86,9 @@ class Replicas:
         """The replica of a partition, if it is open here."""
         return self._replicas.get(place)
 
-    def told(self, place: PartitionId, state: controller.PartitionState, observers: tuple[int, ...] = ()) -> None:
+    def on_partition_state(
+        self, place: PartitionId, state: controller.PartitionState, observers: tuple[int, ...] = ()
+    ) -> None:
         """A partition is like this: this node has a replica of it, or has none any more. `observers` only follow."""
         if self._over:
             return
@@ -94,7 +97,7 @@ class Replicas:
             self._let_go(place, state)
             return
         if replica is not None:
-            replica.told(known, self._live)
+            replica.on_partition_state(known, self._live)
         elif place in self._held:
             pass
         elif place in self._opening:
@@ -127,12 +130,12 @@ class Replicas:
         if self._kit.peers is not None and not self._over:
             self._kit.peers.tell_again(place)
 
-    def told_live(self, live: Collection[int]) -> None:
+    def on_live_nodes(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone, or about to go."""
         if live == self._live:
             return
         self._live = live
-        self._sweep(lambda replica: replica.told_live(self._live))
+        self._sweep(lambda replica: replica.on_live_nodes(self._live))
 
     def configured(self) -> None:
         """Configs of streams have changed."""
@@ -245,7 +248,7 @@ class Replicas:
             for node_id, since_ms in self._gone.items():
                 replica.unreachable(node_id, since_ms)
             replica.heard_by_controller(lately=self._heard_lately)
-            replica.told(state, self._live)
+            replica.on_partition_state(state, self._live)
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
             if lost_ranges(log):

@@ -80,7 +80,7 @@ def _nobody(_: PartitionId, __: ReplicaEffect) -> None:
 
 
 class MemberDependencies(NamedTuple):
-    """The dependencies of a member. `wish` is its registration; `chance` draws a number below its argument.
+    """The dependencies of a member. `registration` is its registration; `chance` draws a number below its argument.
 
     `carried_out` gets each effect of a replica. `patience` are the timeouts of replicas; `sessions`, `report_window_ms`
     and `rebalance_ms` apply if this node is the controller, `timing` to its own heartbeats. `tell` gets lines about
@@ -89,7 +89,7 @@ class MemberDependencies(NamedTuple):
     are remembered. `wires_by` has the encodings of requests between nodes, by the state of the metadata.
     """
 
-    wish: Registration
+    registration: Registration
     runner: Runner
     view: ControllerView
     store: Store
@@ -120,12 +120,12 @@ class ClusterMember:
 
     def __init__(self, kit: MemberDependencies) -> None:
         self._kit = kit
-        self.node_id = kit.wish.node_id
+        self.node_id = kit.registration.node_id
         self._view = kit.view
         self._network = kit.network
         control = ControllerDependencies(
-            self.node_id, kit.wish.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
-            feature_level=kit.wish.latest_feature_level, sessions=kit.sessions,
+            self.node_id, kit.registration.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
+            feature_level=kit.registration.latest_feature_level, sessions=kit.sessions,
             report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
             rebalance_ms=kit.rebalance_ms,
         )  # fmt: skip
@@ -141,7 +141,7 @@ class ClusterMember:
         self.asker = Asker(self.controller, control)
         self.cluster_admin = ClusterAdmin(self.asker, lambda: self.state, kit.runner.describe)
         self.lifecycle = Lifecycle(
-            kit.wish._replace(damaged=kit.store.damaged),
+            kit.registration._replace(damaged=kit.store.damaged),
             self.controller,
             self.asker,
             control,
@@ -159,7 +159,7 @@ class ClusterMember:
         self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
         kit.store.condition.watch(kit.runner.storage_changed)
         self._telling = MetadataPublisher(kit.worker.soon, self._tell)
-        self.tally = PartitionCounters(self.node_id)
+        self.counters = PartitionCounters(self.node_id)
         self._chronicle = None if kit.tell is None else ClusterEventLog(kit.clock, kit.deadlines, kit.tell, kit.report)
         self._listener: MetadataListener | None = None
         self._joining: Done | None = None
@@ -167,7 +167,7 @@ class ClusterMember:
         self._begins = True  # whether the next registration is still to start
         self._draining: Callable[[], None] | None = None
         self._heard_ms: dict[int, int] = {}
-        self._leaving = RemovedBrokers()
+        self._removed_brokers = RemovedBrokers()
 
     # -- state --------------------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class ClusterMember:
 
     @property
     def shown_nodes(self) -> Sequence[Node]:
-        return self._leaving.shown(self.state.registrations, self._kit.clock.monotonic_ms())
+        return self._removed_brokers.shown(self.state.registrations, self._kit.clock.monotonic_ms())
 
     @property
     def cluster_id(self) -> UUID:
-        return UUID(self._kit.wish.cluster_id)
+        return UUID(self._kit.registration.cluster_id)
 
     @property
     def controller_id(self) -> int:
@@ -205,10 +205,10 @@ class ClusterMember:
     def stands_for_another(self) -> bool:
         """Whether this process is registered as its node, and a directory that the node no longer has is a voter."""
         known = self.state.registrations.get(self.node_id)
-        if known is None or known.incarnation_id != self._kit.wish.incarnation_id:
+        if known is None or known.incarnation_id != self._kit.registration.incarnation_id:
             return False
         voter = self._kit.runner.voters.of_node(self.node_id)
-        return voter is not None and voter.directory_id != self._kit.wish.directory_id
+        return voter is not None and voter.directory_id != self._kit.registration.directory_id
 
     def partition(self, place: PartitionId) -> PartitionState:
         return self.state.partitions.get(place) or PartitionState()
@@ -216,7 +216,7 @@ class ClusterMember:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         place = partition.place
         state = self.state.partitions.get(place)
-        if state is None or state.leader != self.node_id or self._kit.wish.rack == rack_id:
+        if state is None or state.leader != self.node_id or self._kit.registration.rack == rack_id:
             return _NOBODY
         held_by = (*state.replicas, *self._observers_of(place, state))
         holders = [node for node in self.nodes if node.id in held_by]
@@ -354,7 +354,7 @@ class ClusterMember:
                 self._kit.report(f"the incarnation of this node cannot be kept: {result}")
 
         if self._kit.incarnations is not None:
-            incarnation_id = self._kit.wish.incarnation_id
+            incarnation_id = self._kit.registration.incarnation_id
             self._kit.worker.submit("disk", partial(self._kit.incarnations.registered, incarnation_id), kept)
 
     def _adopt(self, done: Done) -> None:
@@ -375,8 +375,8 @@ class ClusterMember:
             self._tell_all()
 
     def _tell_all(self) -> None:
-        self.tally.restart(self.state.partitions)
-        self.replicating.told_live(self.state.registrations.active)
+        self.counters.restart(self.state.partitions)
+        self.replicating.on_live_nodes(self.state.registrations.active)
         for place, _ in list(self.state.partitions):
             self._telling.begin(place)
 
@@ -384,7 +384,7 @@ class ClusterMember:
         """Publish a partition, unless its stream still lacks some."""
         state = self.state.partitions.get(place)
         if state is not None and self._listener is not None and self._listener.has(place):
-            self.replicating.told(place, state)
+            self.replicating.on_partition_state(place, state)
 
     def _tell_stream(self, stream_id: StreamId) -> None:
         for partition in list(self.state.partitions.of_stream(stream_id)):
@@ -417,7 +417,7 @@ class ClusterMember:
             return
         if isinstance(event, StreamDeleted):
             self.replicating.removed(stream_id_of(event.id))
-            self.tally.removed(stream_id_of(event.id))
+            self.counters.removed(stream_id_of(event.id))
         if self._listener is not None:
             self._listener.happened(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
@@ -427,8 +427,8 @@ class ClusterMember:
             if isinstance(event, StreamConfigured):
                 self._tell_stream(stream_id_of(event.id))
         elif isinstance(event, NodeEvent):
-            self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
-            self.replicating.told_live(self.state.registrations.active)
+            self._removed_brokers.update(self.state.registrations, self._kit.clock.monotonic_ms())
+            self.replicating.on_live_nodes(self.state.registrations.active)
             self._tell_read()
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
@@ -445,14 +445,14 @@ class ClusterMember:
             self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
 
     def _count(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
-        before = self.tally.told(place, state, unclean=unclean)
+        before = self.counters.update(place, state, unclean=unclean)
         if before is not None and self._chronicle is not None:
             name = f"{self.cluster_admin.name(place)}-{place.partition}"
             self._chronicle.partition(name, before, state, unclean=unclean)
 
     def restored(self) -> None:
         """The whole state of the view was replaced."""
-        self._leaving.told(self.state.registrations, self._kit.clock.monotonic_ms())
+        self._removed_brokers.update(self.state.registrations, self._kit.clock.monotonic_ms())
         if self._listener is not None:
             # Streams may be deleted, and configs changed, without an event.
             self.replicating.only({stream.id for stream in self.state.streams.values()})

@@ -17,20 +17,20 @@ class ClusterMeasures:
 
     def __init__(self, member: ClusterMember, metrics: Metrics) -> None:
         self._member = member
-        tally, replicating = member.tally, member.replicating
+        counters, replicating = member.counters, member.replicating
 
         def one(name: str, value: Callable[[], float]) -> None:
             metrics.compute(name, lambda: [((), value())])
 
-        one("duramen_partitions_offline", lambda: len(tally.offline))
-        one("duramen_partitions_under_replicated", lambda: len({*tally.under_replicated, *replicating.deposed()}))
+        one("duramen_partitions_offline", lambda: len(counters.offline))
+        one("duramen_partitions_under_replicated", lambda: len({*counters.under_replicated, *replicating.deposed()}))
         one("duramen_partitions_under_min_isr", self._under_min_isr)
         one("duramen_partition_leaders", lambda: member.state.partitions.leader_count(member.node_id))
         one("duramen_partition_replicas", lambda: member.state.partitions.replica_count(member.node_id))
-        one("duramen_isr_shrinks_total", lambda: tally.isr_shrinks)
-        one("duramen_isr_expands_total", lambda: tally.isr_expands)
-        one("duramen_leader_elections_total", lambda: tally.elections)
-        one("duramen_unclean_leader_elections_total", lambda: tally.unclean_elections)
+        one("duramen_isr_shrinks_total", lambda: counters.isr_shrinks)
+        one("duramen_isr_expands_total", lambda: counters.isr_expands)
+        one("duramen_leader_elections_total", lambda: counters.elections)
+        one("duramen_unclean_leader_elections_total", lambda: counters.unclean_elections)
         one("duramen_replica_fetch_in_bytes_total", lambda: replicating.bytes_in)
         one("duramen_replica_fetch_out_bytes_total", lambda: replicating.bytes_out)
         one("duramen_controller_active", lambda: member.controller.active_epoch is not None)
@@ -45,7 +45,7 @@ class ClusterMeasures:
         state = self._member.state
         rules_of = RulesOf(state)
         found = 0
-        for place in self._member.tally.under_replicated:
+        for place in self._member.counters.under_replicated:
             partition = state.partitions.get(place)
             if partition is not None:
                 found += len(partition.isr) < rules_of[place.stream_id].least_in_sync(partition)

@@ -37,7 +37,7 @@ class PartitionCounters:
         for place, state in partitions:
             self._take(place, state)
 
-    def told(self, place: PartitionId, after: PartitionState, *, unclean: bool = False) -> PartitionState | None:
+    def update(self, place: PartitionId, after: PartitionState, *, unclean: bool = False) -> PartitionState | None:
         """A partition has changed; returns its previous state, None for a new one.
 
         `unclean`: its leader may lack records.

@@ -24,7 +24,7 @@ class RemovedBrokers:
     def __init__(self) -> None:
         self._since_ms: dict[int, int] = {}
 
-    def told(self, nodes: Iterable[Node], now_ms: int) -> None:
+    def update(self, nodes: Iterable[Node], now_ms: int) -> None:
         """Set the registrations."""
         self._since_ms = {node.id: self._since_ms.get(node.id, now_ms) for node in nodes if node.fenced}
 

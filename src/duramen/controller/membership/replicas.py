@@ -165,15 +165,15 @@ class Replicating:
         self._said.clear()
         self._proposed.clear()
 
-    def told(self, place: PartitionId, state: PartitionState) -> None:
+    def on_partition_state(self, place: PartitionId, state: PartitionState) -> None:
         """The present state of a partition."""
         if self._replicas is not None:
-            self._replicas.told(place, state, self._observers_of(place, state))
+            self._replicas.on_partition_state(place, state, self._observers_of(place, state))
 
-    def told_live(self, live: frozenset[int]) -> None:
+    def on_live_nodes(self, live: frozenset[int]) -> None:
         """The live nodes."""
         if self._replicas is not None:
-            self._replicas.told_live(live)
+            self._replicas.on_live_nodes(live)
 
     def heard_by_controller(self, *, lately: bool) -> None:
         """Whether this node's session with the controller continues, as far as it can know."""
@@ -265,8 +265,8 @@ class Replicating:
         others = replica.machine.state.in_sync - {self._node_id}
         if others:
             successor = node_id if node_id in others else min(others)
-            wish = requests.MoveLeader(place, successor, slow=self._node_id)
-            self._asker.ask(wish, partial(self._moved, place, leader_epoch), within_ms=_WITHIN_MS)
+            request = requests.MoveLeader(place, successor, slow=self._node_id)
+            self._asker.ask(request, partial(self._moved, place, leader_epoch), within_ms=_WITHIN_MS)
 
     def _moved(self, place: PartitionId, leader_epoch: int, outcome: Outcome) -> None:
         replica = None if self._replicas is None else self._replicas.get(place)
@@ -303,7 +303,7 @@ class Replicating:
         proposed, self._proposed = self._proposed, []
         for first in range(0, len(proposed), _PROPOSALS_AT_ONCE):
             some = proposed[first : first + _PROPOSALS_AT_ONCE]
-            request = requests.AlterPartitions(tuple(_proposal(place, wish) for place, wish in some))
+            request = requests.AlterPartitions(tuple(_proposal(place, alteration) for place, alteration in some))
             self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
 
     def _lost(self, said: Sequence[Said]) -> None:
@@ -328,7 +328,7 @@ class Replicating:
                 self._replicas.receive(place, AlterPartitionAnswer(asked, state, refusal))
 
 
-def _proposal(place: PartitionId, wish: AlterPartition) -> InSyncProposal:
-    leader = InSyncMember(wish.node_id, wish.broker_epoch)
-    in_sync = tuple(InSyncMember(*one) for one in wish.in_sync)
-    return InSyncProposal(place, leader, wish.leader_epoch, wish.partition_epoch, in_sync)
+def _proposal(place: PartitionId, alteration: AlterPartition) -> InSyncProposal:
+    leader = InSyncMember(alteration.node_id, alteration.broker_epoch)
+    in_sync = tuple(InSyncMember(*one) for one in alteration.in_sync)
+    return InSyncProposal(place, leader, alteration.leader_epoch, alteration.partition_epoch, in_sync)

@@ -185,11 +185,11 @@ class Node:
         )
         self.tell_live()
         for place, state in list(self.membership.state.partitions):
-            self.replicas.told(place, state)
+            self.replicas.on_partition_state(place, state)
 
     def tell_live(self) -> None:
         if self.replicas is not None:
-            self.replicas.told_live(frozenset(node.node_id for node in self.world.nodes if node.up))
+            self.replicas.on_live_nodes(frozenset(node.node_id for node in self.world.nodes if node.up))
 
     def end(self, power: random.Random | None) -> None:
         """Killed; with `power` what it has not synced may be lost."""
@@ -217,7 +217,7 @@ class Node:
             place = PartitionId(StreamId(event.id), event.partition)
             found = state.partitions.get(place)
             if found is not None:
-                self.replicas.told(place, found)
+                self.replicas.on_partition_state(place, found)
 
     # -- what its replicas want -----------------------------------------------------------------------
 
