@@ -17,10 +17,10 @@ from functools import partial
 from typing import Self, TypeVar, overload
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
-from duramen.client.api import http as asking
+from duramen.client.api import http as http_api
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
-from duramen.client.api.asking import AsyncDoor as Door
+from duramen.client.api.async_requests import AsyncDoor as Door
 from duramen.client.api.group_snapshots import AsyncGroupSnapshot as GroupSnapshot
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets
 from duramen.client.api.http import Config, Program, Question
@@ -163,7 +163,7 @@ class Client:
         >>> (await client.node()).version == duramen.__version__
         True
         """
-        return await self.run(asking.node())
+        return await self.run(http_api.node())
 
     async def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
         """Store records in one call; returns their places; more in `duramen.Client.produce`.
@@ -436,7 +436,7 @@ class Groups:
         >>> offset.committed_offset, offset.lag_records
         (2, 0)
         """
-        return await self._client.run(asking.describe_group(group))
+        return await self._client.run(http_api.describe_group(group))
 
     async def reset(
         self,
@@ -460,7 +460,7 @@ class Groups:
         >>> await client.groups.reset("aio-news-readers", "start")
         [OffsetChange(stream='aio-news', partition=0, before=2, after=0)]
         """
-        program = asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run)
+        program = http_api.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run)
         return await self._client.run(program)
 
     async def delete(self, group: str) -> None:
@@ -473,7 +473,7 @@ class Groups:
         ['a', 'b']
         >>> await client.groups.delete("aio-spam-readers")
         """
-        await self._client.run(asking.delete_group(group))
+        await self._client.run(http_api.delete_group(group))
 
     async def list(self) -> list[GroupInfo]:
         """All groups, sorted by id.
@@ -486,4 +486,4 @@ class Groups:
         >>> [group.id for group in await client.groups.list() if group.id.startswith("aio-ads")]
         ['aio-ads-readers']
         """
-        return await self._client.run(asking.list_groups())
+        return await self._client.run(http_api.list_groups())

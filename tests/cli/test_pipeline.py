@@ -11,7 +11,7 @@ from rich.live import Live
 from tests.cli.command import Run
 
 from duramen.base.errors import PipelineInvalid
-from duramen.cli.pipeline.opened import say_starting
+from duramen.cli.pipeline.pipeline_file import say_starting
 from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 from duramen.spark.batches import native
 from duramen.spark.pipelines.checkpoints import Checkpoints

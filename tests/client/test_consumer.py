@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from duramen.base.errors import OffsetOutOfRange, RequestTimedOut, StreamNotFound
 from duramen.client import BrokerCluster, Consumer, Isolation, Producer, StreamAdmin, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.fetched import whole_batches
+from duramen.client.fetch_result import whole_batches
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, batches, encode, records
 from duramen.codec.kafka.fetch import PartitionRecords
 from duramen.node.process import NodeProcess

@@ -17,7 +17,7 @@ from tests.untyped import untyped
 
 from duramen.client import BrokerCluster
 from duramen.client import Producer as OwnProducer
-from duramen.client.gathered import SequenceRange
+from duramen.client.pending_batches import SequenceRange
 
 __all__ = ["LIBRARIES", "JavaSender", "Sender"]
 

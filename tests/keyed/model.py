@@ -9,10 +9,10 @@ from duramen.base.ports import Buffer
 from duramen.codec.batch import CONTROL, TRANSACTIONAL, BatchInput, encode, header, records, stamp
 from duramen.codec.batch_filter import RecordSpan, body, rebuild, spans
 from duramen.codec.markers import encode_marker
-from duramen.keyed.dropping import next_s0, tombstone_bound
-from duramen.keyed.filed import MemoryParts
+from duramen.keyed.compaction import next_s0, tombstone_bound
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash
 from duramen.keyed.kernel import AppliedBatches, Kernel
+from duramen.keyed.latest_files import MemoryParts
 from duramen.keyed.leases import Lease, Leases
 from duramen.keyed.native import native_kernel
 from duramen.keyed.plain import PLAIN, apply_hashed

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
-from duramen.keyed.dropping import Dropping, next_s0, tombstone_bound
+from duramen.keyed.compaction import Dropping, next_s0, tombstone_bound
 from duramen.keyed.leases import Lease, Leases
 from duramen.keyed.samples import PositionSample, Samples
 

@@ -13,8 +13,8 @@ from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode, stamp
 from duramen.codec.markers import encode_marker
 from duramen.keyed import checkpoint
 from duramen.keyed.checkpoint import LogPositions
-from duramen.keyed.filed import PartStore
 from duramen.keyed.kernel import Kernel
+from duramen.keyed.latest_files import PartStore
 from duramen.keyed.prev import PageStore
 from duramen.keyed.view import KeyedView
 

@@ -12,7 +12,7 @@ from duramen.cli.confirmation import check_askable, confirm, delete_all, yes_opt
 from duramen.cli.names import GroupName, StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.streams.described import lag_text, missing_groups
+from duramen.cli.streams.description import lag_text, missing_groups
 from duramen.cli.tables import plain, table, terminal_width
 from duramen.client.http import path_of
 

@@ -6,7 +6,7 @@ It supports Duramen and Apache Kafka 3.1 and newer, and selects versions from th
 from duramen.client.admin import StreamAdmin
 from duramen.client.cluster import BrokerCluster, TopicLeaders, TopicPartition
 from duramen.client.consumer import Consumer
-from duramen.client.fetched import Isolation
+from duramen.client.fetch_result import Isolation
 from duramen.client.group import GroupMembership
 from duramen.client.producer import Producer
 

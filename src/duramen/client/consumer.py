@@ -9,7 +9,7 @@ from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.client.connection import BrokerConnection
 from duramen.client.coordinator import GroupCoordinatorClient
-from duramen.client.fetched import FetchedPartition, Isolation, whole_batches
+from duramen.client.fetch_result import FetchedPartition, Isolation, whole_batches
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.fetch import FetchPartition, FetchRequest, FetchTopic, decode_response, encode_request
 from duramen.codec.kafka.versions import ApiKey

@@ -19,7 +19,7 @@ from duramen.base.errors import DuramenError, RequestTimedOut, ServerUnreachable
 from duramen.client.answers import PASSING, failure
 from duramen.client.cluster import BrokerCluster, RetryPatience, TopicPartition
 from duramen.client.connection import BrokerConnection
-from duramen.client.gathered import OpenBatch, SealedBatch, SequenceRange, largest_size
+from duramen.client.pending_batches import OpenBatch, SealedBatch, SequenceRange, largest_size
 from duramen.codec.batch import Headers, set_producer
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.produce import PartitionData, ProduceRequest, TopicData, decode_response, encode_request

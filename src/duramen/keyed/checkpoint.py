@@ -15,10 +15,10 @@ import msgspec
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
-from duramen.keyed.filed import PartStore, TablePart
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.kernel import Kernel
 from duramen.keyed.latest import PARTITIONS
+from duramen.keyed.latest_files import PartStore, TablePart
 from duramen.keyed.prev import PAGE_RECORDS, PageFacts, PageStore
 from duramen.keyed.samples import PositionSample
 from duramen.keyed.view import KeyedView

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from duramen.base.errors import CheckpointInvalid
 from duramen.base.ports import Buffer
 from duramen.codec.crc import crc32c
-from duramen.keyed.counting import OWN
+from duramen.keyed.commit_order import OWN
 from duramen.keyed.kernel import NOTHING
 
 __all__ = ["PAGE_CRC_END", "PAGE_RECORDS", "Entries", "MemoryPages", "PageFacts", "PageStore", "Prev"]

@@ -5,11 +5,11 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from duramen.base.ports import Buffer
-from duramen.keyed.counting import OWN, CountedPiece, Counting
-from duramen.keyed.dropping import Dropping
-from duramen.keyed.filed import Block, FiledTable, Gone, MemoryParts, PartStore, TablePart
+from duramen.keyed.commit_order import OWN, CountedPiece, Counting
+from duramen.keyed.compaction import Dropping
 from duramen.keyed.kernel import BACK, FORWARD, KEEP, AppliedBatches, Kernel
 from duramen.keyed.latest import Latest
+from duramen.keyed.latest_files import Block, FiledTable, Gone, MemoryParts, PartStore, TablePart
 from duramen.keyed.live import Live
 from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
 from duramen.keyed.samples import PositionSample, Samples

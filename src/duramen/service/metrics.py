@@ -7,7 +7,7 @@ from typing import Final
 from duramen.base.metrics import Metrics, Sample
 from duramen.base.ports import Clock
 from duramen.broker.streams import BrokerStreams, Stream
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.broker.views.views import KeyedViews
 from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags

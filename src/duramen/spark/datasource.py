@@ -19,7 +19,7 @@ from duramen.base.errors import DuramenError, OptionInvalid, TableAhead
 from duramen.client import BrokerCluster, Consumer, TopicPartition
 from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import LATEST
-from duramen.client.marked import MarkedUpTo
+from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.api import DataSourceStreamArrowWriter, Filter, to_arrow_schema
 from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options

@@ -12,7 +12,7 @@ from tests.broker.several import Several
 
 from duramen.base.errors import DuramenError, SnapshotNotReached, SnapshotTooOld
 from duramen.broker.partition import Partition
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.coordinators.lease.leases import position_of
 from duramen.keyed.leases import Lease

@@ -10,7 +10,7 @@ from tests.coordinators.transaction.transacting import Writer, broker_for
 
 from duramen.base.errors import SnapshotNotReached
 from duramen.base.ports import Lane
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, encode
 from duramen.keyed.view import VisibleRecords
 from duramen.sim.broker import CallbackResult

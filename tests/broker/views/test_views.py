@@ -14,7 +14,7 @@ from duramen.base.errors import (
     SnapshotTooOld,
     StreamNotKeyed,
 )
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.broker.views.views import KeyedViews
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, DecodedRecord, encode, header
 from duramen.codec.markers import encode_marker

@@ -9,7 +9,7 @@ from tests.examples import examples
 
 from duramen.base.errors import NotCoordinator, SnapshotCut, SnapshotLeaseExpired, SnapshotLeaseNotFound, SnapshotTooOld
 from duramen.broker.streams import Stream
-from duramen.broker.views.holding import held_bytes
+from duramen.broker.views.held_bytes import held_bytes
 from duramen.coordinators.lease.leases import SnapshotLeases, position_of
 from duramen.keyed.leases import Lease
 from duramen.sim.broker import CallbackResult, ManualBroker

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.doors.http.applied import World
 
-from duramen.cli.streams.described import print_stream
+from duramen.cli.streams.description import print_stream
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, check, encode
 
 

@@ -8,17 +8,17 @@ from tests.sim.planted import Behind, Bug, Original, Place, as_port
 from duramen.base.ports import Buffer
 from duramen.broker.views import files as view_files
 from duramen.broker.views.applier import ViewApplier
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.broker.views.state import ViewState
 from duramen.broker.views.vectors import SnapshotVectors
 from duramen.codec.batch import Header, batches
 from duramen.codec.batch_filter import RecordSpan
 from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
-from duramen.keyed.counting import OWN, CountedPiece, Counting
-from duramen.keyed.dropping import Dropping
-from duramen.keyed.filed import PartStore
+from duramen.keyed.commit_order import OWN, CountedPiece, Counting
+from duramen.keyed.compaction import Dropping
 from duramen.keyed.kernel import Kernel
+from duramen.keyed.latest_files import PartStore
 from duramen.keyed.prev import PageStore
 from duramen.keyed.samples import PositionSample
 from duramen.keyed.snapshots import SnapshotBounds

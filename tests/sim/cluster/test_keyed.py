@@ -12,8 +12,8 @@ from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.views import applier, live
 from duramen.broker.views import files as view_files
+from duramen.broker.views.batch_reader import ReadResult
 from duramen.broker.views.floors import ReplicaFloor
-from duramen.broker.views.reading import ReadResult
 from duramen.coordinators.lease.coordinator import LeaseCoordinator
 from duramen.coordinators.lease.held import HeldPositions
 from duramen.coordinators.lease.requests import LeaseRow, LeasesFound

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.spark.read.test_transaction_boundaries import ATS, LIMITS, RANDOMS, Places, Reader, World, batch_of
 
-from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.client.transaction_states import EndedAt, MarkedUpTo
 from duramen.spark.read.joint_boundaries import Cold, cut_jointly, together
 from duramen.spark.read.splits import Floors
 from duramen.spark.read.transaction_boundaries import cut

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from duramen.client import TopicPartition
-from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.client.transaction_states import EndedAt, MarkedUpTo
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, batches, encode, records
 from duramen.codec.markers import encode_marker
 from duramen.spark.read.committed import CommittedRecords

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RecordsLost
-from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.client.transaction_states import EndedAt, MarkedUpTo
 from duramen.spark.read.splits import ReadSplit
 from duramen.spark.tables.port import TableSpan
 from duramen.spark.translation.plan import PIECE_BYTES, Filled, RoundPiece, RoundPlan, piece_records

@@ -7,10 +7,10 @@ from typing import Final
 from duramen.base.deadlines import Deadline
 from duramen.base.errors import LogDamaged
 from duramen.base.ports import Buffer
+from duramen.broker.views.batch_reader import ReadResult, read_batches
 from duramen.broker.views.checkpoints import ViewCheckpoints
 from duramen.broker.views.jobs import ViewJobs
 from duramen.broker.views.parts import ViewParts
-from duramen.broker.views.reading import ReadResult, read_batches
 from duramen.broker.views.state import ViewState
 from duramen.broker.views.table import ViewTable
 from duramen.broker.views.upkeep import ViewUpkeep

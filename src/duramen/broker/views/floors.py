@@ -5,7 +5,7 @@ from collections.abc import Callable
 from duramen.broker.partition import Partition
 from duramen.broker.views.floorfile import FloorFile
 from duramen.keyed.checkpoint import LogPositions
-from duramen.keyed.dropping import next_s0
+from duramen.keyed.compaction import next_s0
 from duramen.keyed.floors import KeptFloor, SnapshotFloor
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView

@@ -9,7 +9,7 @@ import msgspec
 from duramen.base.errors import DuramenError, NotLeader, StreamNotFound
 from duramen.base.ids import StreamId
 from duramen.broker.streams import BrokerStreams, Stream
-from duramen.broker.views.unkeyed import UnkeyedSearch
+from duramen.broker.views.unkeyed_records import UnkeyedSearch
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.methods import Method

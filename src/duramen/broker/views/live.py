@@ -9,8 +9,8 @@ from duramen.base.ports import Clock
 from duramen.broker.fetch import LiveFound, LiveReader, LiveWork
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.broker.views.reading import ReadResult, read_batches
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.batch_reader import ReadResult, read_batches
+from duramen.broker.views.running_view import RunningView
 from duramen.broker.views.shown import LiveRecords
 from duramen.keyed.live_batches import empty_batches, live_batches
 from duramen.keyed.live_passes import LivePage, LivePass, LivePasses, LiveWindow

@@ -6,7 +6,7 @@ from duramen.base.ports import Clock
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.parts import ViewTimes
 from duramen.broker.views.state import ViewState
-from duramen.keyed.dropping import next_s0
+from duramen.keyed.compaction import next_s0
 from duramen.keyed.floors import KeptFloor
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.keyed.view import KeyedView

@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base.errors import SnapshotNotReached
 from duramen.base.ports import Clock
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.keyed.cuts import Aims
 from duramen.storage.log.log import Log, LogKey
 

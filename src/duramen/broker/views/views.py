@@ -18,8 +18,8 @@ from duramen.broker.views.floorfile import FLOORS_DIRECTORY, FloorFile
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.keys import ClusterKeys
 from duramen.broker.views.parts import ViewLimits, ViewParts, ViewTimes
-from duramen.broker.views.running import RunningView
-from duramen.broker.views.unkeyed import UnkeyedSearch
+from duramen.broker.views.running_view import RunningView
+from duramen.broker.views.unkeyed_records import UnkeyedSearch
 from duramen.keyed.hashing import SECRET_BYTES
 from duramen.keyed.native import kernel
 from duramen.metadata.features import LATEST_LEVEL, MetadataFeature

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from duramen.cli.pipeline.opened import file_argument, master_option, read, say_problems, say_starting
+from duramen.cli.pipeline.pipeline_file import file_argument, master_option, read, say_problems, say_starting
 
 __all__ = ["command"]
 

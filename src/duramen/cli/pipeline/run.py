@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duramen.cli.pipeline.opened import (
+from duramen.cli.pipeline.pipeline_file import (
     checkpoints_of,
     checkpoints_option,
     file_argument,

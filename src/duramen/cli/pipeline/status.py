@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from duramen.cli.output import JSON, format_option, print_json
-from duramen.cli.pipeline.opened import checkpoints_of, checkpoints_option, file_argument, read
+from duramen.cli.pipeline.pipeline_file import checkpoints_of, checkpoints_option, file_argument, read
 
 __all__ = ["command"]
 

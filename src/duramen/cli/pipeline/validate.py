@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from duramen.base.errors import ServerUnreachable
-from duramen.cli.pipeline.opened import file_argument, look, master_option, say_problems, say_starting
+from duramen.cli.pipeline.pipeline_file import file_argument, look, master_option, say_problems, say_starting
 
 if TYPE_CHECKING:
     from duramen.spark.pipelines.definition.model import PipelineModel

@@ -11,11 +11,11 @@ from duramen.cli.confirmation import check_askable, confirm, delete_all, yes_opt
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.streams.described import groups_reading, print_stream
+from duramen.cli.streams.description import groups_reading, print_stream
 from duramen.cli.streams.pairs import pairs
 from duramen.cli.tables import plain
 from duramen.client.http import HttpNode, path_of
-from duramen.client.led import led
+from duramen.client.leader_reports import led
 
 __all__ = ["command"]
 

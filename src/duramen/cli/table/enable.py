@@ -80,7 +80,7 @@ def _make(stream: str, stream_id: str, config: Mapping[str, str], storage: Mappi
 
     Raises OptionInvalid, TableForeign, TableStorageFailed …
     """
-    from duramen.cli.table.needed import need_tables
+    from duramen.cli.table.requirements import need_tables
 
     need_tables()
     from duramen.spark.declared import declared

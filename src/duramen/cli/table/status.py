@@ -10,7 +10,7 @@ from duramen.base.units import format_bytes, format_ms
 from duramen.cli.names import StreamName
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
-from duramen.cli.table.needed import need_tables
+from duramen.cli.table.requirements import need_tables
 from duramen.cli.table.storage import storage_option
 from duramen.cli.tables import plain
 from duramen.client import BrokerCluster

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Self, TypeVar, overload
 
 from duramen.base.errors import ClientClosed, DuramenError, RequestInvalid
-from duramen.client.api import http as asking
+from duramen.client.api import http as http_api
 from duramen.client.api import streams
 from duramen.client.api.arguments import seconds, server_of
 from duramen.client.api.group_snapshots import GroupCourse, GroupOffsets, GroupSnapshot
@@ -122,7 +122,7 @@ class Client:
     def run(self, program: Program[_T]) -> _T:
         """Execute a program of `api.http`."""
         self._check()
-        return asking.answered(program, self._ask)
+        return http_api.answered(program, self._ask)
 
     def _ask(self, question: Question) -> Any:
         server = HttpNode(question.server) if question.server else self._server
@@ -135,7 +135,7 @@ class Client:
         >>> client.node().version == duramen.__version__
         True
         """
-        return self.run(asking.node())
+        return self.run(http_api.node())
 
     def produce(self, stream: str, records: Iterable[Writable], *, partition: int | None = None) -> list[Place]:
         """Store records in one call, acknowledged as with acks=all; returns their places in order.
@@ -421,7 +421,7 @@ class Groups:
         >>> offset.committed_offset, offset.lag_records
         (2, 0)
         """
-        return self._client.run(asking.describe_group(group))
+        return self._client.run(http_api.describe_group(group))
 
     def reset(
         self,
@@ -445,7 +445,7 @@ class Groups:
         >>> client.groups.reset("news-readers", "start")
         [OffsetChange(stream='news', partition=0, before=2, after=0)]
         """
-        return self._client.run(asking.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run))
+        return self._client.run(http_api.reset_group(group, text_of(to, "to"), streams, partition, dry_run=dry_run))
 
     def delete(self, group: str) -> None:
         """Delete a group without members, and its offsets. Raises GroupNotFound, GroupNotEmpty.
@@ -457,7 +457,7 @@ class Groups:
         ['a', 'b']
         >>> client.groups.delete("spam-readers")
         """
-        self._client.run(asking.delete_group(group))
+        self._client.run(http_api.delete_group(group))
 
     def list(self) -> list[GroupInfo]:
         """All groups, sorted by id.
@@ -470,4 +470,4 @@ class Groups:
         >>> [group.id for group in client.groups.list() if group.id.startswith("ads")]
         ['ads-readers']
         """
-        return self._client.run(asking.list_groups())
+        return self._client.run(http_api.list_groups())

@@ -11,7 +11,7 @@ from duramen.client.api.offset_ranges import OffsetRange, Where, find_stream, pa
 from duramen.client.api.records import Batch
 from duramen.client.cluster import BrokerCluster, TopicPartition
 from duramen.client.consumer import Consumer
-from duramen.client.fetched import FetchedPartition
+from duramen.client.fetch_result import FetchedPartition
 from duramen.client.interrupt import Interrupt
 from duramen.client.places import partitions_of
 from duramen.codec.batch import CONTROL, batches

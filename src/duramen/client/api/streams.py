@@ -8,7 +8,7 @@ from duramen.client.api.arguments import INT32_MAX, checked_config, checked_name
 from duramen.client.api.http import Config, Program, Question, doors, listed
 from duramen.client.api.values import StreamInfo, value_of
 from duramen.client.http import path_of
-from duramen.client.led import Stream, leaders_elsewhere, with_leaders
+from duramen.client.leader_reports import Stream, leaders_elsewhere, with_leaders
 
 __all__ = ["add_partitions", "alter_stream", "create_stream", "delete_stream", "describe_stream", "list_streams"]
 

@@ -10,8 +10,8 @@ from duramen.client.api.arguments import refused, text
 from duramen.client.api.offset_ranges import find_stream
 from duramen.client.api.records import Encodable, Place
 from duramen.client.cluster import BrokerCluster, TopicPartition
-from duramen.client.gathered import SequenceRange
 from duramen.client.interrupt import Interrupt
+from duramen.client.pending_batches import SequenceRange
 from duramen.client.places import partitions_of
 from duramen.client.producer import Producer
 from duramen.codec.compression import CODECS

@@ -30,7 +30,7 @@ from duramen.doors.http import (
     policies,
     queues,
     records,
-    replicated,
+    replication_wait,
     spaces,
     streams,
 )
@@ -62,7 +62,7 @@ ROUTES: Final[Sequence[HttpRoute]] = (
     *configs.ROUTES,
     *streams.ROUTES,
     *records.ROUTES,
-    *replicated.ROUTES,
+    *replication_wait.ROUTES,
     *snapshots.ROUTES,
     *leases.ROUTES,
     *spaces.ROUTES,

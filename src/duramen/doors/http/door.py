@@ -10,7 +10,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.settings import Settings
 from duramen.base.usage import Usage
 from duramen.doors.http.application import application
-from duramen.doors.http.coordinated import serving
+from duramen.doors.http.coordinator_requests import serving
 from duramen.doors.http.groups import WORKS
 from duramen.doors.http.serving.hosts import Hosts
 from duramen.doors.http.serving.routes import RouteNode

@@ -18,7 +18,7 @@ from duramen.coordinators.group.listing import ListedGroups
 from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.coordinators.group.topics import MOST_COUNTED, LightFound
 from duramen.doors.completion import completion
-from duramen.doors.http.coordinated import Work, coordinated
+from duramen.doors.http.coordinator_requests import Work, coordinated
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
 from duramen.doors.http.types.groups import (
     AssignedPartition,

@@ -17,7 +17,7 @@ from duramen.base.errors import (
     StreamNotKeyed,
 )
 from duramen.broker.partition import Partition
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import batches, records
 from duramen.keyed.view import VisibleRecords
 from duramen.sim.checkers.keyed import KeyedHistory, ShownRecord

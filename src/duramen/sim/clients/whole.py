@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from duramen.base.errors import NodeStopping, SnapshotNotReached, StreamNotKeyed
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.sim.checkers.counted import UNSURE
 from duramen.sim.checkers.keyed import KeyedHistory
 from duramen.sim.checkers.transaction import SimulatedTransaction

@@ -26,9 +26,9 @@ from duramen.base.errors import (
 )
 from duramen.broker.control.requests import Reassign
 from duramen.broker.partition import Partition
+from duramen.broker.views.batch_reader import ReadResult, read_batches
 from duramen.broker.views.history import epoch_before
-from duramen.broker.views.reading import ReadResult, read_batches
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, header, records
 from duramen.keyed.leases import Lease
 from duramen.keyed.view import VisibleRecords

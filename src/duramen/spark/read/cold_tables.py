@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from duramen.base.errors import DuramenError
-from duramen.client.marked import EndedAt
+from duramen.client.transaction_states import EndedAt
 from duramen.spark.columns import TIMESTAMP_TYPE
 from duramen.spark.tables.history import next_ends
 from duramen.spark.tables.port import DataFile, TableSnapshot

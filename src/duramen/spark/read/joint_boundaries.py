@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import TableAhead
 from duramen.client import TopicPartition
-from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.client.transaction_states import EndedAt, MarkedUpTo
 from duramen.spark.read.plan import limited
 from duramen.spark.read.transaction_boundaries import cut
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from duramen.base.errors import StreamNotFound, UnsupportedFeature
 from duramen.client import BrokerCluster, TopicPartition
-from duramen.client.marked import MarkedUpTo, find_marked
+from duramen.client.transaction_states import MarkedUpTo, find_marked
 
 __all__ = ["Marks"]
 

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from duramen.base.errors import OptionInvalid
 from duramen.client import Consumer, StreamAdmin, TopicPartition
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.marked import EndedAt
+from duramen.client.transaction_states import EndedAt
 from duramen.spark.options import Options
 from duramen.spark.read.cold_files import ColdPartition, FilePiece, NewestPartition
 from duramen.spark.read.cold_tables import ColdTable, EndedIn

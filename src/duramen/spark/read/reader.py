@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from duramen.base.errors import BatchCorrupt, DuramenError, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
-from duramen.client.marked import MarkedUpTo
+from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.batches.decoding import decode, say_which
 from duramen.spark.columns import COLUMNS, INVENTORY_COLUMNS, QUEUE_COLUMNS, PartitionColumns, choose_columns
 from duramen.spark.options import OPTIONS, Options

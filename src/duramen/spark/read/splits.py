@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from duramen.client import TopicPartition
-from duramen.client.marked import EndedAt, MarkedUpTo
+from duramen.client.transaction_states import EndedAt, MarkedUpTo
 
 __all__ = ["NEVER", "Ends", "Floors", "ReadSplit", "behind_tables", "floors_left", "passed_over", "reached", "share"]
 

@@ -16,7 +16,7 @@ from duramen.base.errors import DuramenError, TableAhead
 from duramen.client import Consumer, TopicPartition
 from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import EARLIEST, LATEST
-from duramen.client.marked import MarkedUpTo
+from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.api import HAS_LIMITS, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from duramen.spark.options import Options
 from duramen.spark.plainly import said_plainly

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from duramen.base.errors import RecordsLost
 from duramen.client import TopicPartition
-from duramen.client.marked import MarkedUpTo
+from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.read.plan import SnapshotRange
 from duramen.spark.read.splits import Floors, ReadSplit, passed_over, share
 from duramen.spark.read.transaction_boundaries import cut

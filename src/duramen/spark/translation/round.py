@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import TableConflict, UnsupportedFeature
 from duramen.client import BrokerCluster, TopicPartition
-from duramen.client.marked import MarkedUpTo
+from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.read.markers import Marks
 from duramen.spark.tables.port import Declaration, LakeTable
 from duramen.spark.tables.rounds import commit_round, plan_round

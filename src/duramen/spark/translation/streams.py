@@ -6,7 +6,7 @@ from typing import Any
 
 from duramen.base.errors import StreamNoTable
 from duramen.client.http import HttpNode, path_of
-from duramen.client.led import Stream, led
+from duramen.client.leader_reports import Stream, led
 from duramen.spark.declared import DeclaredTable, declared
 
 __all__ = ["declared_streams", "described"]

@@ -11,8 +11,8 @@ from duramen.base.errors import DuramenError, NodeBusy, SnapshotNotReached, Stor
 from duramen.base.ids import StreamId
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
+from duramen.broker.views.held_bytes import held_bytes
 from duramen.broker.views.history import epoch_before
-from duramen.broker.views.holding import held_bytes
 from duramen.coordinators.transaction.cluster.survey import has_transactions
 from duramen.coordinators.transaction.cluster.vectors import Vector, place_of
 from duramen.doors.http.completions import begin, call_back, settle

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.snapshots.vectors import at_most, come_to
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery

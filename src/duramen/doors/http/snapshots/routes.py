@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from duramen.base import errors
 from duramen.broker.views.history import epoch_before
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_topic, topics_named
 from duramen.doors.http.snapshots.formats import MEDIA_TYPES, PageFormat, answer_in, page_of

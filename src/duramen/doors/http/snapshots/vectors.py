@@ -14,7 +14,7 @@ from duramen.base.errors import RequestInvalid, SnapshotNotReached, StreamNotFou
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.broker.views.history import check_history
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.keyed.view import KeyedView
 
 __all__ = ["held_bytes"]

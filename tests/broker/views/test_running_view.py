@@ -4,7 +4,7 @@ import errno
 
 from tests.broker.views.test_views import Keyed
 
-from duramen.broker.views.running import RunningView
+from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, encode
 from duramen.sim.broker import CallbackResult
 

@@ -7,7 +7,7 @@ from duramen.base.errors import CheckpointInvalid, DuramenError
 from duramen.broker.partition import Partition
 from duramen.broker.views.applier import ViewApplier
 from duramen.broker.views.checkpoints import ViewCheckpoints, ViewOutcomes
-from duramen.broker.views.dropping import ViewDecisions
+from duramen.broker.views.compaction import ViewDecisions
 from duramen.broker.views.files import ViewFiles
 from duramen.broker.views.floors import ReplicaFloor
 from duramen.broker.views.jobs import ViewJobs

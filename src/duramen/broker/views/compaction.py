@@ -5,7 +5,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from duramen.base.ports import Clock
-from duramen.keyed.dropping import Dropping, tombstone_bound
+from duramen.keyed.compaction import Dropping, tombstone_bound
 from duramen.keyed.view import KeyedView
 from duramen.storage.log.log import Log
 from duramen.storage.planning.compaction import Superseded

@@ -7,7 +7,7 @@ from tests.raw import connect
 from duramen.base.errors import StreamNotFound, UnsupportedFeature
 from duramen.client import BrokerCluster, TopicPartition
 from duramen.client.connection import BrokerConnection
-from duramen.client.marked import find_marked
+from duramen.client.transaction_states import find_marked
 from duramen.codec.kafka.errors import ErrorCode
 from duramen.codec.kafka.schema import Message
 from duramen.codec.kafka.versions import ApiKey

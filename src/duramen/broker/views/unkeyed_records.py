@@ -7,7 +7,7 @@ from typing import Final
 from duramen.base.errors import ConfigInvalid, DuramenError, StorageFailed
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
-from duramen.broker.views.reading import ReadResult, read_batches
+from duramen.broker.views.batch_reader import ReadResult, read_batches
 from duramen.codec.batch import CONTROL, batches
 from duramen.codec.batch_filter import body, spans
 from duramen.storage.store import Store
