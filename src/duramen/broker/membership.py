@@ -8,7 +8,8 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import StreamId
 from duramen.base.ports import Buffer
 from duramen.broker.changes import Changes, Done
-from duramen.broker.partition import Partition, Role
+from duramen.broker.partition import Partition
+from duramen.broker.role import Role
 from duramen.metadata.events import Event
 from duramen.metadata.nodes import Node
 from duramen.metadata.partitions import PartitionId, PartitionState

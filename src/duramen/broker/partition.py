@@ -2,46 +2,34 @@
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from duramen.base.errors import (
-    BatchInvalid,
-    BatchTooLarge,
     DeletionRefused,
     DuramenError,
     FencedLeaderEpoch,
     OffsetNotAvailable,
     OffsetOutOfRange,
     QueueTransactionRefused,
-    TimestampInvalid,
     TransactionalIdMissing,
     UnknownLeaderEpoch,
 )
-from duramen.base.ids import Position
-from duramen.base.metrics import Counter, Histogram
 from duramen.base.ports import Clock
+from duramen.broker.batch_checks import StreamRules, check_batch, too_large
 from duramen.broker.local_state import LocalState
 from duramen.broker.offset_search import OffsetFound, TimeSearch
-from duramen.broker.queue_entries import check_entries
-from duramen.broker.recompression import Recompressing
 from duramen.broker.record_counts import LastSearch
+from duramen.broker.role import Role
 from duramen.codec.batch import (
-    CODEC_MASK,
     HEADER_BYTES,
     TRANSACTIONAL,
     Header,
-    check,
-    first_timestamp,
     header,
-    records,
     set_append_time,
-    set_max_timestamp,
 )
-from duramen.codec.plain import newest_keyed
 from duramen.keyed.floors import SnapshotFloor
 from duramen.metadata.partitions import PartitionId
-from duramen.replication.replication_wait import ReplicationWaitOutcome
-from duramen.storage.log.log import NEVER, Log
+from duramen.storage.log.log import Log
 from duramen.storage.log.refused_batches import SENT_AGAIN
 from duramen.storage.segment.reader import Slice
 from duramen.storage.store import AppendDone, Store, TurnAppend
@@ -54,8 +42,6 @@ __all__ = [
     "MAX_TIMESTAMP",
     "Admission",
     "Partition",
-    "Role",
-    "StreamRules",
     "Writer",
 ]
 
@@ -65,9 +51,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
-_NO_TIMESTAMP: Final = -1
 _NOT_NAMED: Final = -1
-_SHOWN_RECORDS: Final = 1000  # of the records that are wrong in a batch, so many are named
 
 Admission = Callable[["Partition", Header, Callable[[DuramenError | None], None]], None]
 """Called with a partition, the header of a transactional batch, and a callback, which is called once, in order.
@@ -84,72 +68,6 @@ class Writer(NamedTuple):
     last_sequence: int
     last_ms: int
     transaction_offset: int
-
-
-class StreamRules(Protocol):
-    """The stream's values that a partition needs: effective configs, and counters."""
-
-    name: str
-    deleted: bool
-    append_time: bool
-    compacted: bool
-    keyed: bool
-    shards: int  # of a queue space; 0: it is none
-    shard_limits: tuple[int, int]  # of a queue space: the most entries and bytes of a shard; -1: any number
-    hash_key: bytes  # of a queue space: the key of the hash of its queues' names
-    owned: bool  # whether queues have owners
-    log_retention_ms: int  # of a queue space
-    kept: str  # why records are not deleted by request; empty where they are
-    takes_as_is: bool  # counts of batches, by their headers
-    max_message_bytes: int
-    decoded_limit_bytes: int
-    recompressing: Recompressing | None  # None where batches are kept as they come
-    timestamp_before_ms: int
-    timestamp_after_ms: int
-    records_in: Counter
-    bytes_in: Counter
-    records_out: Counter
-    bytes_out: Counter
-    batch_records: Histogram
-    batch_bytes: Histogram
-
-
-class Role(Protocol):
-    """The role of this node for a partition of a cluster: its leader, a follower, or neither."""
-
-    @property
-    def epoch(self) -> int:
-        """The newest leader epoch that is known here; -1 where none is."""
-
-    @property
-    def latest_offset(self) -> int | None:
-        """The end that a leader tells clients; None if it is unknown yet, or this node does not lead."""
-
-    @property
-    def in_sync(self) -> Collection[int]:
-        """The nodes that may lead next, as a leader knows; none where this node does not lead."""
-
-    @property
-    def deposed(self) -> bool:
-        """Whether it leads as far as it knows, while it reaches neither controller nor some replica in sync."""
-
-    def check_leads(self) -> None:
-        """Raise NotLeader unless this node leads the partition and is not `deposed`."""
-
-    def check_holds(self) -> None:
-        """Raise NotLeader unless consumers may read here: a replica is here, and no leader that is `deposed`."""
-
-    def accept(self, done: AppendDone, *, all_replicas: bool) -> AppendDone:
-        """The callback with which an arriving batch is stored; it calls `done` once the batch is acknowledged.
-
-        With `all_replicas` (acks=all) once all in-sync replicas have it. An error comes with the batch's base offset if
-        it was appended in a leadership that may continue, otherwise with -1. Raises NotLeader, NotEnoughReplicas.
-        """
-
-    def wait_replicated(
-        self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
-    ) -> None:
-        """Tell `done` once this node's replica has a record, or never will; until then. Raises NotLeader."""
 
 
 class Partition:
@@ -310,7 +228,7 @@ class Partition:
         """A batch may be appended to the log, or `error` is the reason why not."""
         stream = self.stream
         if error is None and came is not batch and len(batch) > stream.max_message_bytes:
-            error = self._too_large(batch)
+            error = too_large(batch, stream)
         if error is None and stream.shards and self.state is not None:
             error = self.state.problem
             if error is None and not self._is_repeated(head):
@@ -384,67 +302,7 @@ class Partition:
 
         If its records are examined, or it has only one, the header's largest timestamp is then that of the records.
         """
-        stream = self.stream
-        head = check(batch)
-        if len(batch) > stream.max_message_bytes:
-            raise self._too_large(batch)
-        newest = head.max_timestamp
-        if stream.shards:
-            newest = check_entries(
-                batch, stream.name, self.index, stream.shards, stream.decoded_limit_bytes, owned=stream.owned
-            )  # fmt: skip
-        elif stream.compacted:
-            newest = self._check_keys(batch)
-        elif head.records == 1 and not head.attributes & CODEC_MASK:
-            newest = first_timestamp(batch, head)
-        if not stream.append_time:
-            now_ms = self._clock.wall_ms()
-            late = newest - now_ms > stream.timestamp_after_ms
-            # The header does not have the oldest timestamp: it is read from the records if needed.
-            if late or stream.timestamp_before_ms < NEVER:
-                newest = self._check_timestamps(batch, now_ms)
-            newest = max(newest, _NO_TIMESTAMP)
-            if newest != head.max_timestamp:
-                head = set_max_timestamp(batch, newest)
-        return head
-
-    def _check_keys(self, batch: bytearray | memoryview) -> int:
-        """The largest timestamp of a batch whose records all have a key. Raises BatchInvalid."""
-        found = newest_keyed(batch, self.stream.decoded_limit_bytes)
-        if found is not None:
-            return max(found, _NO_TIMESTAMP)
-        newest, wrong = _NO_TIMESTAMP, []
-        for place, record in enumerate(records(batch, verify=False, limit_bytes=self.stream.decoded_limit_bytes)):
-            newest = max(newest, record.timestamp)
-            if record.key is None:
-                wrong.append((place, "a record without a key"))
-        if wrong:
-            error = BatchInvalid(f"stream {self.stream.name} is compacted: every record needs a key{_count(wrong)}")
-            error.records = wrong[:_SHOWN_RECORDS]
-            raise error
-        return newest
-
-    def _check_timestamps(self, batch: bytearray | memoryview, now_ms: int) -> int:
-        """The largest timestamp of a batch whose records are not too far from now. Raises TimestampInvalid."""
-        stream = self.stream
-        first, last = now_ms - stream.timestamp_before_ms, now_ms + stream.timestamp_after_ms
-        newest, wrong = _NO_TIMESTAMP, []
-        for place, record in enumerate(records(batch, verify=False, limit_bytes=stream.decoded_limit_bytes)):
-            timestamp = record.timestamp
-            newest = max(newest, timestamp)
-            if timestamp != _NO_TIMESTAMP and not first <= timestamp <= last:
-                wrong.append((place, f"{_apart(timestamp - now_ms)} the broker's clock"))
-        if wrong:
-            error = TimestampInvalid(f"a timestamp is {wrong[0][1]}{_count(wrong)}")
-            error.records = wrong[:_SHOWN_RECORDS]
-            raise error
-        return newest
-
-    def _too_large(self, batch: bytearray | memoryview) -> BatchTooLarge:
-        stream = self.stream
-        return BatchTooLarge(
-            f"a batch has {len(batch)} bytes; max.message.bytes of {stream.name} is {stream.max_message_bytes}"
-        )
+        return check_batch(batch, self.stream, self.index, self._clock)
 
     def when_replicated(self, base_offset: int, done: AppendDone) -> None:
         """Call `done` as `append` does, for a batch that is in the log already."""
@@ -603,14 +461,6 @@ class Partition:
                 LastSearch(self.log, self._store, self.stream.decoded_limit_bytes, done).before(end_offset, count)
 
         self.find_offset(LATEST, ended)
-
-
-def _apart(ahead_ms: int) -> str:
-    return f"{abs(ahead_ms)} ms {'after' if ahead_ms > 0 else 'before'}"
-
-
-def _count(wrong: Sequence[tuple[int, str]]) -> str:
-    return f" ({len(wrong)} record{'s' if len(wrong) > 1 else ''})"
 
 
 def _nobody(_: int, __: DuramenError | None) -> None:

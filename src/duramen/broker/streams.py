@@ -15,8 +15,9 @@ from duramen.base.ids import StreamId
 from duramen.base.metrics import Counter, Metrics
 from duramen.base.ports import Clock
 from duramen.base.settings import Settings
-from duramen.broker.partition import Partition, Role
+from duramen.broker.partition import Partition
 from duramen.broker.recompression import Form, Recompressing
+from duramen.broker.role import Role
 from duramen.broker.stream_configs import UNCHANGED, ChangedDefaults, StreamConfig
 from duramen.metadata.state import StreamState
 from duramen.storage.log.log import NEVER, LogKey

@@ -16,12 +16,13 @@ from duramen.broker.control.methods import METHODS, method_of
 from duramen.broker.control.requests import Adopt, CreateStream, DeleteStream, Request
 from duramen.broker.control.responses import Answer, Outcome, When
 from duramen.broker.membership import MetadataListener
-from duramen.broker.partition import Partition, Role
+from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience, config_of
 from duramen.broker.replicas.observers import READ_REPLICAS, observers_of
 from duramen.broker.replicas.throttle.throttle import UNLIMITED
+from duramen.broker.role import Role
 from duramen.codec.cluster.channels import Subject
 from duramen.controller.active.admin_requests import create_stream, delete_stream, grant
 from duramen.controller.active.controller import Controller

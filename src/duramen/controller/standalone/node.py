@@ -21,7 +21,8 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.responses import Block, Created, Done, Value
 from duramen.broker.membership import MetadataListener
-from duramen.broker.partition import Partition, Role
+from duramen.broker.partition import Partition
+from duramen.broker.role import Role
 from duramen.controller.admin.standalone import standalone_admin
 from duramen.controller.standalone.metadata import LogQuorum, Metadata
 from duramen.metadata.decisions import (

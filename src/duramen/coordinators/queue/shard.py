@@ -8,7 +8,8 @@ from duramen.base.catalogue.queues import QUEUES, SHARD_MAX_BYTES, SHARD_MAX_ENT
 from duramen.base.errors import DuramenError, QueueSpaceFull
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
-from duramen.broker.partition import Partition, StreamRules
+from duramen.broker.batch_checks import StreamRules
+from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.metadata.state import StreamState

@@ -22,12 +22,13 @@ from duramen.broker.changes import ValueDone
 from duramen.broker.control import requests
 from duramen.broker.control.responses import Block, Created, Done
 from duramen.broker.membership import MetadataListener
-from duramen.broker.partition import Partition, Role
+from duramen.broker.partition import Partition
 from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
 from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.broker.role import Role
 from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.decisions import Definition, delete_stream
 from duramen.metadata.events import (
