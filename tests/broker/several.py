@@ -132,7 +132,7 @@ class Placed:
                 done(answer)
 
         if node_id not in self.several.cut:
-            self.several.placed[node_id].broker.asked(body, answered)
+            self.several.placed[node_id].broker.handle_request(body, answered)
 
     def leader_of(self, epoch: int) -> int:
         del epoch
@@ -191,7 +191,7 @@ class Placed:
         del place, leader_epoch, node_id
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
-        self.broker.led(place, leader_epoch)
+        self.broker.on_leader_change(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         del place, effect
@@ -266,7 +266,7 @@ class Several:
         for event in events:
             self.state.apply(event)
             for placed in self.placed.values():
-                placed.broker.happened(event)
+                placed.broker.on_event(event)
 
     def _lay_out(self, stream_id: StreamId, partitions: int) -> None:
         everybody = tuple(self.hands)
@@ -286,7 +286,7 @@ class Several:
         event = PartitionChanged(str(place.stream_id), place.partition, state.partition_epoch, state.leader)
         for node_id, placed in self.placed.items():
             if node_id not in self.unheard:
-                placed.broker.happened(event)
+                placed.broker.on_event(event)
 
     def _tell(self, place: PartitionId, only: Collection[int] = ()) -> None:
         for node_id, placed in self.placed.items():

@@ -78,7 +78,7 @@ def test_whatever_other_nodes_ask_is_answered_or_refused_and_nothing_is_held(
         if chance.random() < 0.7:
             mutate(body, chance)
         said: list[bytes] = []
-        world.nodes[1].asked(body, said.append)
+        world.nodes[1].handle_request(body, said.append)
         world.advance(60_100, step_ms=20_000)
         assert len(said) == 1
     assert world.rooms[1].held_bytes == 0

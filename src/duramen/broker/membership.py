@@ -21,38 +21,38 @@ __all__ = ["MetadataListener", "NodeMembership"]
 class MetadataListener(Protocol):
     """Receives metadata events after those that `start` has loaded."""
 
-    def happened(self, event: Event) -> None:
-        """An event has taken effect."""
+    def on_event(self, event: Event) -> None:
+        """Handle an event that has taken effect."""
 
     def restored(self) -> None:
-        """The state is another as a whole."""
+        """Handle the replacement of the whole state."""
 
     def partition(self, place: PartitionId) -> Partition:
-        """A partition that the metadata has. Raises StreamNotFound."""
+        """A partition of a stream in the metadata. Raises StreamNotFound."""
 
     def has(self, place: PartitionId) -> bool:
-        """Whether a partition is made already: many are made a few at a time."""
+        """Whether a partition is created: those of a large stream are created in steps."""
 
     def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
-        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+        """Call `action` once all partitions of a stream are created, or the stream is deleted; at once if they are."""
 
-    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
-        """From here on this node leads a partition, in that epoch; None: no more."""
+    def on_leader_change(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """Note that this node now leads a partition, in that epoch; None: it no longer leads it."""
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks."""
+    def handle_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Answer a request of another node's broker."""
 
 
 class NodeMembership(Changes, Protocol):
-    """A node's place among others."""
+    """The membership of a node in a cluster, or a standalone node."""
 
     @property
     def first_role(self) -> Role | None:
-        """The role of this node for a partition until it learns it; None: standalone, it leads all."""
+        """The role of this node for a partition before the metadata gives it one; None on a standalone node."""
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes that are live, as they registered; empty where the node is alone."""
+        """The live nodes with their registrations; empty on a standalone node."""
 
     @property
     def shown_nodes(self) -> Sequence[Node]:
@@ -60,27 +60,27 @@ class NodeMembership(Changes, Protocol):
 
     @property
     def cluster_id(self) -> UUID:
-        """The id of the cluster; that of its directory where the node is alone."""
+        """The id of the cluster, on a standalone node that of its data directory."""
 
     @property
     def controller_id(self) -> int:
-        """The node that decides; -1 where none is known."""
+        """The active controller; -1 if none is known."""
 
     @property
     def most_replicas(self) -> int:
-        """How many replicas a partition may have."""
+        """The largest replication factor."""
 
     def partition(self, place: PartitionId) -> PartitionState:
         """The leader and the replicas of a partition."""
 
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
-        """The node for a consumer of a rack that reads from an offset; -1: the node that it asked (KIP-392).
+        """The node for a consumer of a rack that reads from an offset; -1: the node that got the request (KIP-392).
 
         Only a leader redirects consumers, and only to a replica that has the offset.
         """
 
     def heard_ms(self, node_id: int) -> int:
-        """When replicas of another node were last heard of, in ms since 1970; 0: not since the start."""
+        """The time of the last message from another node's replicas, in ms since 1970; 0: none since the start."""
 
     def behind(self) -> Iterator[Sequence[Behind]]:
         """For each partition that this node leads, the followers that are behind."""
@@ -92,7 +92,7 @@ class NodeMembership(Changes, Protocol):
         """
 
     def start(self, listener: MetadataListener, done: Callable[[DuramenError | None], None]) -> None:
-        """Load the present metadata, then `done(None)`; listeners receive all later events."""
+        """Load the present metadata, then call `done(None)`; the listener receives all later events."""
 
     def leader_of(self, epoch: int) -> int:
         """The id of the node that led the logs of this directory in an epoch before the start; -1 if not known."""
@@ -101,7 +101,7 @@ class NodeMembership(Changes, Protocol):
         """Whether a stream that the metadata does not know is known to have been deleted."""
 
     def join(self, done: Done) -> None:
-        """Join the cluster after `start`; `done` once the other nodes know."""
+        """Join the cluster after `start`; `done` is called once the other nodes know."""
 
     def stop(self) -> None:
         """Leave the cluster."""

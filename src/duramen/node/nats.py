@@ -91,7 +91,7 @@ class NatsSide:
                 "nats.cluster.listen is not set: publishers at this node's nats-server reach only the partitions that "
                 "this node leads"
             )
-        broker.when_happened.append(reach)
+        broker.event_listeners.append(reach)
         reach()
 
     def _server_died(self) -> None:

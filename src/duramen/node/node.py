@@ -176,7 +176,7 @@ class NodeAssembly:
         self._progress.begin("opening the doors")
         forwarding = Forwarding(self._broker, self._joining or NoPeers(), self._http.room)
         if self._joining is not None:
-            self._joining.serve_records(forwarding.asked)
+            self._joining.serve_records(forwarding.handle_request)
         if self._nats is not None:
             await self._nats.open(self._broker, service, files, forwarding.queues)
             self.addresses["nats"] = self._nats.address

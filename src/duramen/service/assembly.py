@@ -116,9 +116,9 @@ class BrokerParts(ABC):
         `kinds` are additional coordinator kinds.
 
         A door that subscribes to the subjects of streams sets `when_listening`: it calls the given function once its
-        subscriptions match the bindings. Doors that follow leaders or the metadata add themselves to `when_led`, called
-        like `led`, and to `when_happened`, called with each event after its effect, or with None if all of the metadata
-        may have changed.
+        subscriptions match the bindings. Doors that follow leaders or the metadata add themselves to
+        `leader_listeners`, called like `on_leader_change`, and to `event_listeners`, called with each event after its
+        effect, or with None if all of the metadata may have changed.
         """
         self.ports, self.deadlines, self.report = ports, deadlines, report
         self.settings, self.metrics = settings, metrics
@@ -136,9 +136,9 @@ class BrokerParts(ABC):
         self._make_shares()
         self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
-        self.when_led: list[Callable[[Partition, int | None], object]] = []
-        self.when_happened: list[Callable[[Event | None], object]] = [
-            self.leases.happened, *([] if self.alone else [self.unclean.happened]),
+        self.leader_listeners: list[Callable[[Partition, int | None], object]] = []
+        self.event_listeners: list[Callable[[Event | None], object]] = [
+            self.leases.on_event, *([] if self.alone else [self.unclean.on_event]),
         ]  # fmt: skip
 
     def _make_data_plane(self) -> None:

@@ -108,7 +108,7 @@ class Broker(BrokerParts):
         for stream_state in state.streams.values():
             self._put(stream_state, at_once=True)
         self.quotas.update(state.quotas)
-        for listener in self.when_happened:
+        for listener in self.event_listeners:
             listener(None)
 
     def partition(self, place: PartitionId) -> Partition:
@@ -119,16 +119,16 @@ class Broker(BrokerParts):
         return stream.partition(place.partition)
 
     def has(self, place: PartitionId) -> bool:
-        """Whether a partition is made already: many are made a few at a time."""
+        """Whether a partition is created: those of a large stream are created in steps."""
         stream = self.streams.find_id(place.stream_id)
         return stream is not None and place.partition < len(stream.partitions)
 
     def when_made(self, stream_id: StreamId, action: Callable[[], None]) -> None:
-        """Do `action` once all partitions of a stream are made: now, or later, or when it is deleted."""
+        """Call `action` once all partitions of a stream are created, or the stream is deleted; at once if they are."""
         self.streams.when_made(stream_id, action)
 
-    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
-        """From here on this node leads a partition, in that epoch; None: no more."""
+    def on_leader_change(self, place: PartitionId, leader_epoch: int | None) -> None:
+        """Note that this node now leads a partition, in that epoch; None: it no longer leads it."""
         stream = self.streams.find_id(place.stream_id)
         if stream is None:
             return
@@ -139,15 +139,15 @@ class Broker(BrokerParts):
             self.transactions.led(partition)
         self.coordinators.led(partition, leader_epoch)
         self.sharing.led(partition)
-        for listener in self.when_led:
+        for listener in self.leader_listeners:
             listener(partition, leader_epoch)
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """The broker of another node asks."""
+    def handle_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """Answer a request of another node's broker."""
         self.caller.server.serve(body, answer)
 
-    def happened(self, event: Event) -> None:
-        """An event of the metadata has taken effect."""
+    def on_event(self, event: Event) -> None:
+        """Handle an event of the metadata that has taken effect."""
         match event:
             case PartitionChanged():  # most calls are such, and only listeners matter
                 pass
@@ -170,7 +170,7 @@ class Broker(BrokerParts):
                 self.quotas.update(self.metadata_state.quotas)
             case _:
                 pass
-        for listener in self.when_happened:
+        for listener in self.event_listeners:
             listener(event)
 
     def _remove(self, stream_id: StreamId) -> None:

@@ -74,7 +74,7 @@ class Startup:
             self._remove_orphans()
             self._parts.views.remove_leftovers()
             self._parts.inventory.start()
-            self._parts.unclean.happened(None)
+            self._parts.unclean.on_event(None)
         self._done(error)
 
     def _remove_orphans(self) -> None:

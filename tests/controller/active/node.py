@@ -100,6 +100,6 @@ class ControlNode(Node):
     def carried_out(self, effect: Effect) -> None:
         super().carried_out(effect)
         if self.controller is not None:
-            self.controller.happened(effect)
+            self.controller.on_effect(effect)
         if isinstance(effect, Commit):
             self.committed_some()

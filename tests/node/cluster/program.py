@@ -130,7 +130,7 @@ class Watcher:
     def __init__(self, side: ClusterAssembly) -> None:
         self._side = side
 
-    def happened(self, event: Event, epoch: int) -> None:
+    def on_event(self, event: Event, epoch: int) -> None:
         if isinstance(event, StreamCreated):
             say(f"applied {event.name} {event.id} in epoch {epoch}")
 
@@ -149,10 +149,10 @@ class Watcher:
     def reachable(self, node_id: int) -> None:
         del node_id
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_controller_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         order(self._side.runner, body, answer)
 
-    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_broker_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         del body, answer
 
     def heard(self, node_id: int, body: Buffer) -> None:

@@ -170,8 +170,8 @@ def test_who_is_asked_asks_nobody(world: World) -> None:
     stream_id = world.place("s").stream_id.bytes
     said: list[bytes] = []
     append = AppendRequest(stream_id, [(2, world.batch(1, 2, b"a").content)])
-    world.nodes[1].asked(WIRE.encode_request(APPEND, append), said.append)
-    world.nodes[1].asked(WIRE.encode_request(READ, Read(stream_id, 2, ("end", 0), 1, 0)), said.append)
+    world.nodes[1].handle_request(WIRE.encode_request(APPEND, append), said.append)
+    world.nodes[1].handle_request(WIRE.encode_request(READ, Read(stream_id, 2, ("end", 0), 1, 0)), said.append)
     world.advance(WITHIN_MS)
     appended = WIRE.decode_response(APPEND, said[0])
     read = WIRE.decode_response(READ, said[1])
@@ -206,7 +206,9 @@ def test_streams_of_the_brokers_own_and_partitions_that_are_not_there(world: Wor
     said: list[bytes] = []
     batch = world.batch(1, 0, b"a").content
     for stream_id, index in ((own, 0), (bytes(16), 0), (world.place("s").stream_id.bytes, 7)):
-        world.nodes[1].asked(WIRE.encode_request(APPEND, AppendRequest(stream_id, [(index, batch)])), said.append)
+        world.nodes[1].handle_request(
+            WIRE.encode_request(APPEND, AppendRequest(stream_id, [(index, batch)])), said.append
+        )
     answers: list[object] = []
     for body in said:
         found = WIRE.decode_response(APPEND, body)

@@ -132,7 +132,7 @@ class World(Several):
         """One request comes; its answer too, unless the connection ends before that."""
         asked = self.under_way.pop(at)
         told = partial(self._told, asked) if answered else _nothing
-        self.nodes[asked.receiver].asked(bytearray(asked.body), told)
+        self.nodes[asked.receiver].handle_request(bytearray(asked.body), told)
         self.settle()
         if not answered:
             asked.done(None)

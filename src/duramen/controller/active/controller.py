@@ -117,7 +117,7 @@ class Controller:
 
     # -- events -------------------------------------------------------------------------------------
 
-    def happened(self, effect: Effect) -> None:
+    def on_effect(self, effect: Effect) -> None:
         """The replica has executed an effect."""
         if isinstance(effect, Became):
             self._depose()

@@ -42,7 +42,7 @@ class UncleanElections:
         self._before: frozenset[PartitionId] = frozenset()  # partitions without a leader at the last look
         self._armed = False
 
-    def happened(self, event: Event | None) -> None:
+    def on_event(self, event: Event | None) -> None:
         """The metadata has changed: partitions may have lost their leader, or their config may allow another one."""
         if not self._armed and self._electable(self._touched(event)):
             self._later()

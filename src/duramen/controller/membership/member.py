@@ -406,12 +406,12 @@ class ClusterMember:
 
     # -- events of the metadata log -----------------------------------------------------------------
 
-    def happened(self, event: Event, epoch: int) -> None:
+    def on_event(self, event: Event, epoch: int) -> None:
         """An event is applied to the view; the quorum ordered it in that epoch."""
         del epoch
         if isinstance(event, PartitionChanged):  # the most frequent event
             if self._listener is not None:
-                self._listener.happened(event)
+                self._listener.on_event(event)
             # Before the node takes part, nothing is published: it then starts with the whole state.
             if self.replicating.takes_part:
                 self._changed(event)
@@ -420,7 +420,7 @@ class ClusterMember:
             self.replicating.removed(stream_id_of(event.id))
             self.counters.removed(stream_id_of(event.id))
         if self._listener is not None:
-            self._listener.happened(event)
+            self._listener.on_event(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
             self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
         elif isinstance(event, FeatureLevelChanged | NodeConfigured | StreamConfigured):
@@ -464,13 +464,13 @@ class ClusterMember:
 
     def carried_out(self, effect: Effect) -> None:
         """The quorum's replica has executed an effect."""
-        self.controller.happened(effect)
+        self.controller.on_effect(effect)
         if self._kit.store.metadata_damaged and not self._kit.runner.machine.damaged:
             self._kit.store.metadata_damaged = False
 
     def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
         if self._listener is not None:
-            self._listener.led(place, leader_epoch)
+            self._listener.on_leader_change(place, leader_epoch)
 
     # -- messages of other nodes --------------------------------------------------------------------
 
@@ -487,14 +487,14 @@ class ClusterMember:
         """Messages of replicas to a node use a new connection."""
         self.replicating.reachable(node_id)
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_controller_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """A request of another node to this one's controller."""
         self._caller.server.serve(body, answer)
 
-    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
-        """A request of another node's broker; see `MetadataListener.asked`."""
+    def handle_broker_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+        """A request of another node's broker; see `MetadataListener.handle_request`."""
         if self._listener is not None:
-            self._listener.asked(body, answer)
+            self._listener.handle_request(body, answer)
         else:
             self._not_ready.serve(body, answer)
 

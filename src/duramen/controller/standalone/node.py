@@ -64,7 +64,7 @@ class StandaloneNode:
         self._randomness = randomness
         self._listener: MetadataListener | None = None
         quorum = LogQuorum(store, clock)
-        self._metadata = Metadata(store, quorum, quorum.log, self._happened)
+        self._metadata = Metadata(store, quorum, quorum.log, self._on_event)
         self.cluster_admin = standalone_admin(
             node_id, lambda: self._metadata.state, lambda: quorum.describe(node_id, directory_id)
         )
@@ -133,9 +133,9 @@ class StandaloneNode:
             )
         return error if isinstance(error, DuramenError) else StorageFailed(f"the metadata log cannot be read: {error}")
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if self._listener is not None:
-            self._listener.happened(event)
+            self._listener.on_event(event)
 
     def leader_of(self, epoch: int) -> int:
         return self._metadata.leader_of(epoch, self._directory_id)

@@ -196,7 +196,7 @@ class SnapshotLeases:
 
         self.when_known(loaded)
 
-    def happened(self, event: Event | None) -> None:
+    def on_event(self, event: Event | None) -> None:
         """A metadata event is applied: leases of a stream that is no longer keyed end."""
         if not self.ready or not isinstance(event, StreamDeleted | StreamConfigured):
             return

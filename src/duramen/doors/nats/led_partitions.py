@@ -91,8 +91,8 @@ class LedPartitions:
             for partition in bound.stream.partitions:
                 self._succession.begin(_place(partition))
             self.bound(bound.stream)
-        self._broker.when_led.append(self.led)
-        self._broker.when_happened.append(self._happened)
+        self._broker.leader_listeners.append(self.led)
+        self._broker.event_listeners.append(self._on_event)
 
     def leads(self, stream: Stream) -> bool:
         """Whether this node leads a partition of the stream."""
@@ -100,7 +100,7 @@ class LedPartitions:
 
     # -- events of the metadata and the replicas ----------------------------------------------------
 
-    def _happened(self, event: Event | None) -> None:
+    def _on_event(self, event: Event | None) -> None:
         """None: all of it may be another."""
         if event is None:
             for bound in self._capture.streams():

@@ -72,7 +72,7 @@ class ClusterPart(Protocol):
     def stands_for_another(self) -> bool:
         """Whether it is registered as its node, and a directory that the node no longer has is a voter."""
 
-    def happened(self, event: Event, epoch: int) -> None:
+    def on_event(self, event: Event, epoch: int) -> None:
         """An event is applied to the view; the quorum ordered it in that epoch."""
 
     def restored(self) -> None:
@@ -90,10 +90,10 @@ class ClusterPart(Protocol):
     def reachable(self, node_id: int) -> None:
         """Messages of replicas to a node use a new connection."""
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_controller_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """A request of another node to this one's controller. Raises RequestInvalid."""
 
-    def asked_broker(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_broker_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """A request of another node to this one's broker. Raises RequestInvalid."""
 
     def heard(self, node_id: int, body: Buffer) -> None:
@@ -120,7 +120,7 @@ class ClusterAssembly:
         self._me = ReplicaId(member.node_id, str(member.directory_id))
         self.member: ClusterPart | None = None
         self.records: Callable[[Buffer, Callable[[bytes], None]], None] | None = None  # serves requests for records
-        self._view = ControllerView(self._happened, self._restored)
+        self._view = ControllerView(self._on_event, self._restored)
         self._door = ClusterDoor(
             self, identity, member.secret,
             token=parts.randomness.token, chance=chance_of(parts.randomness), later=_later,
@@ -230,9 +230,9 @@ class ClusterAssembly:
         link = self._door.peers.link(node_id, PeerChannel.DATA)
         return link is not None and link.request(Subject.RECORDS, done, body)
 
-    def _happened(self, event: Event, epoch: int) -> None:
+    def _on_event(self, event: Event, epoch: int) -> None:
         if self.member is not None:
-            self.member.happened(event, epoch)
+            self.member.on_event(event, epoch)
         if not isinstance(event, PartitionChanged) and isinstance(event, NodeEvent):  # the most frequent event
             self._connect()
 
@@ -424,9 +424,9 @@ class ClusterAssembly:
             case Subject.FORMING:
                 self._gathering.request(link, number, body)
             case Subject.CONTROLLER if self.member is not None:
-                self.member.asked(body, partial(link.answer, Subject.CONTROLLER, number))
+                self.member.handle_controller_request(body, partial(link.answer, Subject.CONTROLLER, number))
             case Subject.BROKER if self.member is not None:
-                self.member.asked_broker(body, partial(link.answer, Subject.BROKER, number))
+                self.member.handle_broker_request(body, partial(link.answer, Subject.BROKER, number))
             case Subject.RECORDS if self.records is not None:
                 self.records(body, partial(link.answer, Subject.RECORDS, number))
             case Subject.CONTROLLER | Subject.BROKER | Subject.RECORDS:

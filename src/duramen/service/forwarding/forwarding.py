@@ -131,9 +131,9 @@ class Forwarding:
         """From now on `manage` serves group requests of other nodes for groups coordinated here."""
         self._serving.serve_groups(manage)
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """A request of another node for its clients: served within the memory budget."""
-        self._serving.asked(body, answer)
+        self._serving.handle_request(body, answer)
 
     def stop(self) -> None:
         """Send no more requests; waiting ones fail."""

@@ -72,7 +72,7 @@ class ForwardedRequestHandlers:
         """From here on `answer` answers requests about snapshots."""
         self._server.handle(SNAPSHOT, answer)
 
-    def asked(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
+    def handle_request(self, body: Buffer, answer: Callable[[bytes], None]) -> None:
         """Another node asks."""
         size = len(body)
         room = self._router.room

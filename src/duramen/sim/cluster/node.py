@@ -211,7 +211,7 @@ class SimulatedNode:
         store.cuts = self._cuts
         log = store.ensure(_METADATA_LOG, LogConfig(durability="sync", segment_bytes=32 << 10))
         self.network.up(self)
-        view = WatchedView(self.node_id, self._watcher, self._happened, self._restored)
+        view = WatchedView(self.node_id, self._watcher, self._on_event, self._restored)
         opens = partial(self._open, log, view, store, metrics, started)
         if self.seeds:
             self._coming = Coming(
@@ -442,9 +442,9 @@ class SimulatedNode:
     def report(self, finding: str) -> None:
         self._watcher.reported(self.node_id, finding)
 
-    def _happened(self, event: Event, epoch: int) -> None:
+    def _on_event(self, event: Event, epoch: int) -> None:
         if self.member is not None:
-            self.member.happened(event, epoch)
+            self.member.on_event(event, epoch)
 
     def _restored(self) -> None:
         if self.member is not None:
@@ -479,9 +479,9 @@ class SimulatedNode:
         if self.member is None:
             NOT_READY.serve(body, answer)
         elif subject is Subject.BROKER:
-            self.member.asked_broker(body, answer)
+            self.member.handle_broker_request(body, answer)
         else:
-            self.member.asked(body, answer)
+            self.member.handle_controller_request(body, answer)
 
     def answered(self, link: SimulatedLink, number: int, body: bytes) -> None:
         """What another node answers."""

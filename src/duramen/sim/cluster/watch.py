@@ -121,6 +121,6 @@ class WatchedBroker(Broker):
         self.watcher.opens(self.node_id, place)
         return super().partition(place)
 
-    def led(self, place: PartitionId, leader_epoch: int | None) -> None:
-        super().led(place, leader_epoch)
+    def on_leader_change(self, place: PartitionId, leader_epoch: int | None) -> None:
+        super().on_leader_change(place, leader_epoch)
         self.watcher.led(self.node_id, place, leader_epoch)

@@ -122,7 +122,7 @@ def test_while_the_coordinator_s_node_starts_a_batch_is_refused_so_that_it_is_se
     starting = RpcServer(wires_by(lambda: world.state))  # it has no handlers yet
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.node(coordinator).broker, "asked", starting.serve)
+        patched.setattr(world.node(coordinator).broker, "handle_request", starting.serve)
         answer: CallbackResult[int] = CallbackResult()
         partition.append(writer.batch(0, b"one"), answer, node.broker.transactions.admission("t", joins=True))
         world.settle()

@@ -213,7 +213,7 @@ class Node:
         assert self.replicas is not None
         if isinstance(event, StreamDeleted):
             self.replicas.removed(StreamId(event.id))
-        self.broker.happened(event)
+        self.broker.on_event(event)
         if isinstance(event, PartitionChanged):
             place = PartitionId(StreamId(event.id), event.partition)
             found = state.partitions.get(place)
@@ -241,7 +241,7 @@ class Node:
         raise AssertionError(f"{place} is not to move to {node_id} in epoch {leader_epoch}")
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
-        self.broker.led(place, leader_epoch)
+        self.broker.on_leader_change(place, leader_epoch)
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         """Nobody here has to know."""
@@ -386,7 +386,9 @@ class World:
                 open_[2](answer)
 
         def came(other: Node) -> None:
-            other.broker.asked(body, lambda answer: self.post(other, sender.node_id, partial(answered, answer)))
+            other.broker.handle_request(
+                body, lambda answer: self.post(other, sender.node_id, partial(answered, answer))
+            )
 
         self.post(sender, node_id, came)
         return True
