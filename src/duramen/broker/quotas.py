@@ -60,7 +60,7 @@ class RateWindows:
         return 1000 * self.total(now_ms) / self.span_ms(now_ms)
 
     def wait_ms(self, now_ms: int, bound: float) -> int:
-        """How long to wait, without recording anything, until the rate is `bound` a second; 0 where it is not more."""
+        """The ms until the rate falls to `bound` a second without further traffic; 0 if it is not above."""
         excess = self.rate(now_ms) - bound
         return max(0, round(min(excess / bound * self.span_ms(now_ms), _LONGEST_WAIT_MS)))
 
@@ -88,7 +88,7 @@ class RateTable:
         return rates.wait_ms(now_ms, bound)
 
     def wait_ms(self, scope: Hashable, bound: float, now_ms: int) -> int:
-        """How many ms to wait until the rate is `bound` a second, where nothing more comes."""
+        """The ms until the rate falls to `bound` a second without further traffic."""
         rates = self._rates.get(scope)
         return 0 if rates is None else rates.wait_ms(now_ms, bound)
 
@@ -124,7 +124,7 @@ class Quotas:
 
     @property
     def remembered(self) -> int:
-        """How many clients it remembers anything of."""
+        """The number of clients with recorded traffic."""
         return max(len(self._rates), len(self._found))
 
     def update(self, bounds: Mapping[Entity, Mapping[str, float]]) -> None:

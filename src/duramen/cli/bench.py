@@ -135,7 +135,7 @@ def command() -> None:
 @_durabilities
 @_common
 def _latency(output: Path, format_: str, **options: Any) -> None:
-    """Publish to acknowledgement at a fixed rate, counted from when each message was due."""
+    """Measure publish to acknowledgement at a fixed rate, from the time at which each message was due."""
     _check(output)
     from duramen.bench.commands import latency
 
@@ -150,7 +150,7 @@ def _latency(output: Path, format_: str, **options: Any) -> None:
 @_durabilities
 @_common
 def _throughput(output: Path, format_: str, **options: Any) -> None:
-    """So many messages, until all are acknowledged, and until a subscriber has them all."""
+    """Measure the time until all messages are acknowledged, and until a subscriber has all."""
     _check(output)
     from duramen.bench.commands import throughput
 
@@ -170,7 +170,7 @@ _scale = click.option("--scale", type=click.FloatRange(0.001, 1000), default=1.0
 @_spark
 @_common
 def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, spark: bool, format_: str) -> None:
-    """Every target of the project: what was wanted, what was measured, whether it is met or by how much not."""
+    """Measure every target of the project: the target, the figure, and whether it is met."""
     _check(output, spark=spark)
     from duramen.bench.commands import targets
     from duramen.bench.scenarios.effort import scaled
@@ -197,7 +197,7 @@ def _targets(output: Path, peers: tuple[Any, ...], rounds: int, scale: float, sp
 def _clients(
     output: Path, parts: tuple[str, ...], peers: tuple[Any, ...], rounds: int, scale: float, format_: str
 ) -> None:
-    """Throughput on 1, 10 and 100 partitions, transactions, groups, following closely, 1,000 topics, memory."""
+    """Measure throughput on 1, 10 and 100 partitions, transactions, groups, tailing, 1,000 topics, memory."""
     _check(output)
     from duramen.bench.commands import clients
     from duramen.bench.scenarios.clients import PARTS
@@ -313,11 +313,11 @@ def _requests(output: Path, rounds: int, scale: float, klite: Path | None, forma
 @_output
 @format_option
 def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, format_: str) -> None:
-    """How fast a node that joins a cluster copies 10 GB of replicas, and what producers feel of it.
+    """Measure the rate at which a joining node copies 10 GB of replicas, and the latency of producers meanwhile.
 
-    Producers are measured before and after, too. The new node would bring a processor: it has what the others leave of
-    this one. Beside it, what a plain copy of the same files is like for them, as fast as the node was and as fast as it
-    goes. Takes 30 GB of disk; with --joined-data 20, and 10 in that directory.
+    The latency of producers is also measured before and after the copy, and during plain copies of the same files: at
+    the rate of the node, and at full speed. The new node shares the processors of this machine. Needs 30 GB of disk;
+    with --joined-data 20 GB, and 10 GB in that directory.
     """
     _check(output)
     from duramen.bench.storage import measure_growing
@@ -331,7 +331,7 @@ def _growing(output: Path, rounds: int, scale: float, joined_data: Path | None, 
 @_output
 @format_option
 def _pauses(output: Path, duration_s: float, format_: str) -> None:
-    """The longest pause of a node under a load of small batches to 1,000 logs, and of its garbage collector."""
+    """Measure the longest pauses of a node and its garbage collector under small batches to 1,000 logs."""
     _check(output)
     from duramen.bench.storage import measure_pauses
 
@@ -344,7 +344,7 @@ def _pauses(output: Path, duration_s: float, format_: str) -> None:
 @_output
 @format_option
 def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
-    """How many records a second and core the native package decodes and encodes for Spark, beside its Python twins."""
+    """Measure the records a second and core that the native package and its twins decode and encode for Spark."""
     _check(output)
     if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
         raise DependencyMissing("bench native needs numpy and pyarrow: pip install 'duramen[spark]'")
@@ -363,11 +363,11 @@ def _native(output: Path, rounds: int, scale: float, format_: str) -> None:
 @click.option("--rounds", type=click.IntRange(1, 1000), default=5, show_default=True, help=_ROUNDS_HELP)
 @click.option("--quick", is_flag=True, help="One round of very little, to see that it runs.")
 @click.option("--keys", type=click.IntRange(1, 1_000_000_000), default=1_000_000, show_default=True,
-              help="How many keys files, node and week have: 50 million take 8 GB of disk, 20 with node.")  # fmt: skip
+              help="The keys of files, node and week: 50 million need 8 GB of disk, 20 GB with node.")  # fmt: skip
 @click.option("--updates", type=click.IntRange(1), default=10_000_000, show_default=True,
-              help="How many updates node and week have: a million take 140 MB of disk.")  # fmt: skip
+              help="The number of updates of node and week: a million need 140 MB of disk.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
-              help="How long node and week take at most: they load less where there is no time for all.")  # fmt: skip
+              help="The time limit of node and week: they load less if it is too short for all.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
               help="Measure week beside Apache Kafka too, in the same run; needs Java and Maven.")  # fmt: skip
 @_scale
@@ -377,7 +377,7 @@ def _keyed(
     output: Path, parts: tuple[Any, ...], rounds: int, scale: float, quick: bool, keys: int, updates: int,
     minutes: float, peers: tuple[str, ...], format_: str,
 ) -> None:  # fmt: skip
-    """A keyed stream beside the same one unkeyed, its view and its snapshots; many keys."""
+    """Measure a keyed stream beside an unkeyed one, its view and its snapshots, and many keys."""
     _check(output)
     from duramen.bench.keyed import measure_keyed
 
@@ -396,20 +396,20 @@ def _keyed(
 @click.option("--topics", type=click.IntRange(10_000), default=1_000_000, show_default=True,
               help="The number of topics; 100 million take about 2 GB of disk.")  # fmt: skip
 @click.option("--used", type=click.IntRange(0), default=0, show_default=True,
-              help="How many of them get a record each from Kafka producers, for memory and idle time.")  # fmt: skip
+              help="The topics that get a record from Kafka producers, for memory and idle time.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
               help="Draw curves of Apache Kafka too, in the same run; needs Java and Maven.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
-              help="How long curves takes at most; with a peer Duramen has half of it at most.")  # fmt: skip
+              help="The time limit of curves; with a peer Duramen has at most half of it.")  # fmt: skip
 @click.option("--peer-memory", "memory", type=_Bound(), default="4GiB", show_default=True, metavar="SIZE",
-              help="How much memory Apache Kafka may take for its curve.")  # fmt: skip
+              help="The memory limit of Apache Kafka for its curve.")  # fmt: skip
 @_output
 @format_option
 def _inventory(
     output: Path, parts: tuple[Any, ...], topics: int, used: int, peers: tuple[str, ...], minutes: float, memory: int,
     format_: str,
 ) -> None:  # fmt: skip
-    """An inventory on one node: load, bytes a topic, lookups, pages, changes, and a restart after kill -9."""
+    """Measure an inventory on one node: load, bytes a topic, lookups, pages, changes, a restart after kill -9."""
     _check(output)
     if peers and "curves" not in parts:
         parts = (*parts, "curves")
@@ -430,7 +430,7 @@ def _inventory(
               help="Measure rows beside PostgreSQL (a table) and Redis (a stream a queue, appendfsync always) too, in"
               " the same run; needs their servers installed.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0.1, 10_000), default=8.0, show_default=True,
-              help="How long rows takes at most; all systems get the same share of it.")  # fmt: skip
+              help="The time limit of rows; all systems get the same share of it.")  # fmt: skip
 @click.option("--quick", is_flag=True, help="Very little, to see that it runs.")
 @_scale
 @_output
@@ -439,7 +439,7 @@ def _queues(
     output: Path, parts: tuple[Any, ...], peers: tuple[Any, ...], minutes: float, quick: bool, scale: float,
     format_: str,
 ) -> None:  # fmt: skip
-    """16 million rows in batches to six queues, a million queues of single rows, reads, edits, memory, restarts."""
+    """Measure six queues with 16 million rows in batches, a million small queues, reads, edits, restarts."""
     _check(output)
     if peers and "rows" not in parts:
         parts = (*parts, "rows")
@@ -458,7 +458,7 @@ def _queues(
 @click.option("--rounds", type=click.IntRange(1, 1000), default=3, show_default=True, help=_ROUNDS_HELP)
 @_scale
 @click.option("--minutes", type=click.FloatRange(1, 10_000), default=30.0, show_default=True,
-              help="How long to measure memory.")  # fmt: skip
+              help="The duration of the measurement of memory.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, type=click.Choice(["kafka"]),
               help="Also measure Spark's own Kafka source on Apache Kafka, in the same run; needs Java and Maven, and "
               "downloads about 500 MB once.")  # fmt: skip
@@ -468,7 +468,7 @@ def _measure_spark(
     output: Path, parts: tuple[str, ...], rounds: int, scale: float, minutes: float, peers: tuple[str, ...],
     format_: str,
 ) -> None:  # fmt: skip
-    """Rows a second that Spark reads, to Parquet too; from an event to its micro-batch; streams as tables; memory."""
+    """Measure the rows a second that Spark reads, the latency of micro-batches, streams as tables, memory."""
     _check(output, spark=True)
     if "tables" in parts and importlib.util.find_spec("deltalake") is None:
         raise DependencyMissing("measuring tables needs deltalake: pip install 'duramen[tables]'")
@@ -489,7 +489,7 @@ def _measure_spark(
 @_spark
 @_common
 def _all(output: Path, spark: bool, format_: str, **options: Any) -> None:
-    """Latency, throughput and targets, one after another, in about a quarter of an hour."""
+    """Measure latency, throughput and targets, in about a quarter of an hour."""
     _check(output, spark=spark)
     from duramen.bench.commands import everything
 

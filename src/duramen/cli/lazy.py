@@ -13,7 +13,7 @@ class LazyCommands(click.Group):
     """A group whose members are imported on demand: each module has its own as `command`."""
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """Where each command is, by its name."""
+    """The module of each command, by its name."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(self.modules)

@@ -47,7 +47,7 @@ class RetryPatience:
 
     @property
     def left_s(self) -> float:
-        """How long there is still to wait."""
+        """The remaining time in seconds."""
         return self._deadline - time.monotonic()
 
     def pause(self, error: DuramenError | None = None) -> None:
@@ -155,7 +155,7 @@ class BrokerCluster:
     # -- topics -------------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicLeaders]:
-        """Those topics of `names` that exist, or all, as the cluster has them now. Raises ServerUnreachable."""
+        """The existing topics of `names`, or all topics, as the cluster has them now. Raises ServerUnreachable."""
         wanted = None if names is None else list(dict.fromkeys(names))
         asked = None if wanted is None else [{"name": name} for name in wanted]
         answer = self.ask(ApiKey.METADATA, {"topics": asked, "allow_auto_topic_creation": False})

@@ -12,7 +12,7 @@ __all__ = ["FetchedPartition", "Isolation", "whole_batches"]
 
 
 class Isolation(IntEnum):
-    """Which records of transactions are seen."""
+    """The records of transactions that a consumer sees."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1

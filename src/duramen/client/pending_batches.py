@@ -70,7 +70,7 @@ class SealedBatch:
 
     @property
     def stretch(self) -> SequenceRange:
-        """Which records it has."""
+        """The sequences of its records."""
         return SequenceRange(self.at, int.from_bytes(self.data[53:57], "big"), self.count)
 
 

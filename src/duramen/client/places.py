@@ -18,7 +18,7 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 
 
 def partitions_of(topic: TopicLeaders, partition: int | None) -> list[TopicPartition]:
-    """That partition, or all. Raises StreamNotFound."""
+    """The given partition, or all. Raises StreamNotFound."""
     if partition is not None and partition not in topic.leaders:
         raise StreamNotFound(f"stream {topic.name} has no partition {partition}; it has {len(topic.leaders)}")
     return [TopicPartition(topic.name, index) for index in (topic.leaders if partition is None else [partition])]

@@ -90,9 +90,9 @@ class Producer:
         self._unsettled: dict[BrokerConnection, int] = {}
         self._sticky: dict[str, int] = {}
         self.acknowledged = 0
-        """How many records are stored."""
+        """The number of stored records."""
         self.sent = 0
-        """With acks=0: how many records were sent."""
+        """With acks=0: the number of sent records."""
 
     def __enter__(self) -> Self:
         return self
@@ -103,14 +103,14 @@ class Producer:
 
     @property
     def unacknowledged(self) -> int:
-        """How many records were produced and are not acknowledged."""
+        """The number of records without an acknowledgement."""
         return sum(batch.count for batch in self._open.values()) + sum(
             batch.count for waiting in self._batches.values() for batch in waiting
         )
 
     @property
     def in_doubt(self) -> int:
-        """How many of those were sent, so that they may be stored."""
+        """The number of those that were sent, and may be stored."""
         return sum(stretch.records for stretch in self.uncertain())
 
     # -- records ------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class ServerError(NamedTuple):
 
 
 class Connect(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a client introduces itself."""
+    """The CONNECT of a client."""
 
     verbose: bool
     pedantic: bool

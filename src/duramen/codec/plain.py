@@ -112,7 +112,7 @@ def keyed_records(batch: Buffer, *, verify: bool) -> list[KeyedRecord] | None:
 def plain_entries(
     batch: Buffer, *, verify: bool, limit_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> list[KeyedRecord] | None:
-    """As `keyed_records`, of compressed batches too; None also for a control batch."""
+    """Like `keyed_records`, also for compressed batches; None also for a control batch."""
     if _is_ordinary(batch):
         found = keyed_records(batch, verify=verify)
         if found is not None:

@@ -31,7 +31,7 @@ __all__ = [
 
 BATCHES_TYPE: Final = "application/vnd.duramen.batches"
 NEXT_OFFSET_HEADER: Final = "Duramen-Next-Offset"
-"""Where to go on, in an answer that is no JSON document; absent where these were the last."""
+"""The header with the next position in a response that is no JSON document; absent at the end."""
 
 _MAGIC: Final = b"DURPAG01"
 _NO_TIME: Final = -(1 << 63)

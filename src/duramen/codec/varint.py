@@ -29,7 +29,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `encode_varint(value)` has."""
+    """The bytes of `encode_varint(value)`."""
     return max(1, (((value << 1) ^ (value >> 63)).bit_length() + 6) // 7)
 
 

@@ -9,7 +9,7 @@ __all__ = ["DeliveryPhase", "PositionSpan", "Spans"]
 
 
 class DeliveryPhase(IntEnum):
-    """Where a position is on its way."""
+    """The state of a position."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -34,7 +34,7 @@ class PositionSpan(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many positions."""
+        """The number of positions."""
         return self.last - self.first + 1
 
     @property

@@ -58,7 +58,7 @@ class Window:
         self, start: int, states: Iterable[State] = (), *, most_deliveries: int, most_in_flight: int,
         sparse: bool = False,
     ) -> None:  # fmt: skip
-        """As it was kept: `states` in their order; positions between them that none speaks of are available.
+        """Load a stored window: `states` in order; positions between them that none covers are available.
 
         A position is archived when it comes back after `most_deliveries`. Once `most_in_flight` positions are
         between `start` and `end`, no new ones are acquired. If most positions have nothing (`sparse`), completed ones
@@ -91,7 +91,7 @@ class Window:
 
     @property
     def pieces(self) -> int:
-        """How many spans the window is kept in."""
+        """The number of spans of the window."""
         return len(self._spans)
 
     @property

@@ -16,7 +16,7 @@ _FEWEST: Final = 100
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo"), show_default=True,
-    help="Where everything goes; an earlier demo there is replaced.",
+    help="The directory for all files; an earlier demo in it is replaced.",
 )  # fmt: skip
 @click.option(
     "--flights",

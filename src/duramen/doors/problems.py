@@ -128,7 +128,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.VoterNotFound: 404,
     errors.VotersUnsettled: 409,
 }
-"""Those that are not here are the request's: 400."""
+"""Other errors are errors of the request: 400."""
 
 
 class PartlyStored(Exception):

@@ -42,7 +42,7 @@ class Descriptors:
 
     @property
     def count(self) -> int:
-        """How many are open, at least."""
+        """A lower bound of the number of open descriptors."""
         try:
             newest = os.open(os.devnull, os.O_RDONLY)
         except OSError:

@@ -103,5 +103,5 @@ def resized(
 
 
 def new_words(count: int) -> memoryview:
-    """That many words of 64 bits, all 0."""
+    """An array of words of 64 bits, all 0."""
     return memoryview(bytearray(8 * count)).cast("Q")

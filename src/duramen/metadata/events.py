@@ -47,7 +47,7 @@ class ClusterFormed(_Event, frozen=True, tag="cluster-formed"):
 
 
 class FeatureLevelChanged(_Event, frozen=True, tag="feature-level-changed"):
-    """From here on, data and messages may need nodes that support this level."""
+    """Data and messages may need nodes that support this level from now on."""
 
     level: int
 

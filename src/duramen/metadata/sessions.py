@@ -12,7 +12,7 @@ __all__ = ["SESSIONS", "Membership", "Sessions"]
 
 
 class Sessions(NamedTuple):
-    """How long a node may be silent: `timeout_ms`, and `grace_ms` after its connection closes, unless it reconnects.
+    """The session timeout of a node: `timeout_ms`, and `grace_ms` after its connection closes, unless it reconnects.
 
     `absent_ms` if the controller had no connection to it when it became active.
     """

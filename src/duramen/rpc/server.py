@@ -47,7 +47,7 @@ class RpcServer:
         self._handlers: dict[str, Handler[Any, Any]] = {}
 
     def handle(self, method: Method[Request, Response], handler: Handler[Request, Response]) -> None:
-        """From here on `handler` answers the requests of a method; NodeStarting before."""
+        """Let `handler` answer the requests of a method; before, they get NodeStarting."""
         self._handlers[method.name] = handler
 
     def call(self, method: Method[Request, Response], request: Request, done: Done[Response]) -> None:

@@ -23,10 +23,10 @@ def _seeds(text: str) -> range:
 
 @click.command()
 @click.option("--cluster", is_flag=True, help="Run whole clusters, not one node.")
-@click.option("--seeds", default="100", metavar="N|FROM-TO", help="How many runs, or from which seed to which.")
+@click.option("--seeds", default="100", metavar="N|FROM-TO", help="The number of runs, or a range of seeds.")
 @click.option("--seed", type=int, metavar="N", help="Run this one only.")
 @click.option("--trace", type=click.Path(), metavar="FILE", help="With --seed: write each event there; - for here.")
-@click.option("-j", "--jobs", type=click.IntRange(1), help="How many runs at once; as many as there are cores.")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="The number of concurrent runs; by default one per core.")
 def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None, *, cluster: bool) -> None:
     """Run the storage, the broker and its groups on a faulty disk, and check their promises.
 

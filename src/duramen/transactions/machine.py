@@ -279,7 +279,7 @@ def complete(prepared: TransactionalId, now_ms: int) -> TransactionalId:
 
 
 def completed(prepared: TransactionalId, now_ms: int, current: TransactionalId | None) -> TransactionalId | None:
-    """As `complete`, where that was not stored already: None, where it was."""
+    """Like `complete`; None if that is stored already."""
     if current is None or (current.identity, current.state) != (prepared.identity, prepared.state):
         return None
     return complete(current, now_ms)

@@ -20,7 +20,7 @@ def partition_of(sequence: int) -> int:
 
 
 class DecidedCommits(NamedTuple):
-    """Which transactions of a partition of `__transaction_state` were decided at a moment.
+    """The transactions of a partition of `__transaction_state` that were decided at a moment.
 
     Those up to `newest_us`, but for sequences that were given and not stored yet: `undecided`.
     """

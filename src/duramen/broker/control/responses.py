@@ -35,7 +35,7 @@ class _Value(msgspec.Struct, frozen=True, tag_field="answer"):
 
 
 class Done(_Value, frozen=True):
-    """It is so."""
+    """Success without a value."""
 
 
 class Registered(_Value, frozen=True):
@@ -87,7 +87,7 @@ class Planned(_Value, frozen=True):
 
 
 class Stepped(_Value, frozen=True):
-    """How many moves of a plan are done, under way, not begun, and void; or leaders that were moved, as `done`."""
+    """The numbers of moves of a plan: done, in progress, not begun, void; or of moved leaders, as `done`."""
 
     done: int
     moving: int = 0

@@ -35,7 +35,7 @@ class ReplicaEffects(Protocol):
         """Ask the controller to let another replica lead in the place of this one: `node_id`, or any."""
 
     def leads(self, place: PartitionId, leader_epoch: int | None) -> None:
-        """From here on this node orders batches in that epoch; None: no more."""
+        """Called when this node starts to order batches, in that epoch; None: when it stops."""
 
     def carried_out(self, place: PartitionId, effect: Effect) -> None:
         """Called after each effect that completes at once: a batch is written, a log truncated."""

@@ -37,7 +37,7 @@ def observers_of(state: ControllerState, place: PartitionId, partition: Partitio
 
 
 def _names(node: Node) -> tuple[str, ...]:
-    """How a node may be named."""
+    """The names of a node in `observers`."""
     return (_ALL, str(node.id), *(() if node.rack is None else (_OF_RACK + node.rack,)))
 
 

@@ -184,7 +184,7 @@ class Replica:
     def _stored(
         self, epoch: int, done: AppendDone, all_replicas: bool, base_offset: int, error: DuramenError | None
     ) -> None:
-        """It is on this disk, or was there already."""
+        """Handle a batch that is on this disk, possibly since an earlier request."""
         if isinstance(error, StorageFailed):
             self._kit.outside.failed(self._place, error)  # its records may be read until another node leads
         if error is not None or not all_replicas:

@@ -11,7 +11,7 @@ _NAMED: Final = 5
 
 
 def named_places(found: Mapping[str, Any]) -> str:
-    """Those of which there are `count`, and of which `first` are named."""
+    """A text that names the first partitions, and counts the others."""
     named = " ".join(f"{plain(place['stream'])}:{place['partition']}" for place in found["first"][:_NAMED])
     more = f" and {found['count'] - _NAMED} more" if found["count"] > _NAMED else ""
     return f"{named}{more}"

@@ -35,7 +35,7 @@ _TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized
 
 
 def open_files() -> DoctorFinding:
-    """How many files a process may have open."""
+    """Check the limit of open files."""
     if sys.platform == "win32":
         return DoctorFinding("open files", "ok", "not limited")
     import resource
@@ -55,7 +55,7 @@ def _existing(path: Path) -> Path:
 
 
 def disk(data_dir: Path) -> DoctorFinding:
-    """How long a small write takes until it is on disk, there where the data lies or will lie."""
+    """Measure a small synced write in the data directory or its closest parent."""
     place = _existing(data_dir)
     try:
         took_ms = _syncs_ms(place)
@@ -116,7 +116,7 @@ def _unescaped(mount: str) -> str:
 
 
 def space(data_dir: Path) -> DoctorFinding:
-    """How much the disk has left."""
+    """Check the free space of the disk."""
     place = _existing(data_dir)
     usage = shutil.disk_usage(place)
     default = BROKER["wal.max.bytes"].default

@@ -159,7 +159,7 @@ def _outcome(producer: Producer, acks: str) -> str:
 
 
 def _bar(descriptor: int) -> Bar:
-    """How much of the input is read; for a terminal nothing is shown."""
+    """A progress bar over the input; none for a terminal."""
     status = os.fstat(descriptor)
     total = max(0, status.st_size - os.lseek(descriptor, 0, os.SEEK_CUR)) if stat.S_ISREG(status.st_mode) else None
     return Bar("writing", total, wanted=not os.isatty(descriptor))

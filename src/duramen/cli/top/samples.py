@@ -66,7 +66,7 @@ class _Between:
         return max(self.after.time_s - self.before.time_s, 1e-9)
 
     def increase(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """How much counters have grown, by labels; one that fell began at zero: the node was started again."""
+        """The increase of counters by labels; one that fell was reset by a restart of the node."""
         earlier = self.before.by(name, *labels)
         grown = {}
         for key, value in self.after.by(name, *labels).items():

@@ -49,7 +49,7 @@ class GroupCourse:
             raise RequestInvalid("group must not be empty: it names who reads the snapshots")
         self.whole = flag("whole", whole)
         self.since: dict[int, int] = {}
-        """What was read to its end, or committed, before."""
+        """The position that was read to its end, or committed, before."""
         self.epochs: dict[int, int] = {}
         """The leader epochs of the records before the snapshot that was given last."""
         self._given: dict[int, int] = {}

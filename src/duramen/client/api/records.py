@@ -64,7 +64,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 Writable: TypeAlias = bytes | str | NewRecord | Record
-"""What `produce` takes: values, or whole records."""
+"""Input of `produce`: values, or whole records."""
 
 
 class Place(NamedTuple):

@@ -44,4 +44,4 @@ _MEBIBYTE: Final = 1024 * 1024
 LARGEST_BODY_BYTES: Final[Mapping[PeerChannel, int]] = MappingProxyType(
     {PeerChannel.CONTROL: 4 * _MEBIBYTE, PeerChannel.METADATA: 64 * _MEBIBYTE, PeerChannel.DATA: 128 * _MEBIBYTE}
 )
-"""How large the body of one frame may be."""
+"""The largest body of a frame in bytes."""

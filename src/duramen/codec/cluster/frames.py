@@ -70,7 +70,7 @@ class FrameReader:
         self._filled = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """The buffer for the next bytes; never empty."""
         if self._head is not None:
             return memoryview(self._body)[self._filled :]
         return memoryview(self._ahead)[self._held :]

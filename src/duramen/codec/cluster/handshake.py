@@ -120,7 +120,7 @@ _TABLE: Final[Mapping[tuple[HandshakeSide, HandshakeState], tuple[int, Handshake
         (HandshakeSide.LISTENER, HandshakeState.PROOF): (_PROOF_BYTES, HandshakeState.PROVEN),
     }
 )
-"""How many bytes a side takes in a state, and the state that follows where it finds no fault with them."""
+"""The bytes that a side accepts in a state, and the state that follows if they are valid."""
 
 
 class Handshake:
@@ -162,7 +162,7 @@ class Handshake:
 
     @property
     def wanted_bytes(self) -> int:
-        """How many bytes of the peer it still takes now; 0 where it is over."""
+        """The number of bytes that it accepts from the peer now; 0 after the end."""
         step = _TABLE.get((self.side, self.state))
         return 0 if step is None else step[0] - len(self._held)
 

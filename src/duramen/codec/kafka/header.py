@@ -112,5 +112,5 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def response_body_start(api_key: int, version: int, frame: Buffer) -> int:
-    """Where the body begins in a response frame (without its size). Raises ValueError."""
+    """The position of the body in a response frame without its size. Raises ValueError."""
     return skip_tags(frame, 4) if has_response_tags(api_key, version) else 4

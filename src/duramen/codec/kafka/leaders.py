@@ -22,7 +22,7 @@ class LeaderHint(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where clients reach a node."""
+    """The address of a node for clients."""
 
     node_id: int
     host: str

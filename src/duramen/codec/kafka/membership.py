@@ -76,13 +76,13 @@ def decode_subscription(data: bytes) -> list[str]:
 
 
 def encode_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
-    """Which partitions of which topics a member gets."""
+    """The assignment of a member: partitions of topics."""
     topics = [{"topic": topic, "partitions": list(indexes)} for topic, indexes in partitions.items()]
     return _VERSION + _ASSIGNMENT.encode(0, {"assigned_partitions": topics, "user_data": None})
 
 
 def decode_assignment(data: bytes) -> dict[str, list[int]]:
-    """Which partitions of which topics a member got; none where there is nothing. Raises RequestInvalid."""
+    """The assignment of a member; empty without one. Raises RequestInvalid."""
     if not data:
         return {}
     topics = _ASSIGNMENT.decode(0, _body(data))["assigned_partitions"]

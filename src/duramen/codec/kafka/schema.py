@@ -33,13 +33,13 @@ __all__ = [
 Message = dict[str, Any]
 
 LARGEST_ELEMENTS: Final = 100_000
-"""How many elements all arrays of one message may have together."""
+"""The maximum number of elements of all arrays of a message."""
 
 LARGEST_TEXT_BYTES: Final = 0x7FFF
 """The longest string in bytes, compact ones too: stored strings have 16 bits for their length."""
 
 LARGEST_TAGS: Final = 16
-"""How many tagged fields a structure may have; Kafka's have four at most."""
+"""The maximum number of tagged fields of a structure; Kafka's have four at most."""
 
 _NO_VERSION: Final = 1 << 15
 _FIXED: Final[Mapping[str, struct.Struct]] = {

@@ -134,7 +134,7 @@ class ClusterAdmin:
         return Observed(*described[:5], tuple(described.endpoints))
 
     def look(self, done: Callable[[Look | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
-        """As `observe`, or as known to this node if no controller responds."""
+        """Like `observe`; what this node knows if no controller responds."""
 
         def answered(observed: Observed | DuramenError) -> None:
             if isinstance(observed, Observed):

@@ -18,7 +18,7 @@ _FEWEST_SECONDS: Final = 5
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo-cluster"), show_default=True,
-    help="Where everything goes; an earlier demo there is replaced.",
+    help="The directory for all files; an earlier demo in it is replaced.",
 )  # fmt: skip
 @click.option(
     "--flights",
@@ -32,7 +32,7 @@ _FEWEST_SECONDS: Final = 5
     type=click.IntRange(_FEWEST_SECONDS),
     default=_SECONDS,
     show_default=True,
-    help="How long they flow, at an even rate; longer where the cluster takes longer to be whole again.",
+    help="The duration at an even rate; longer if the cluster takes longer to recover.",
 )
 def command(directory: Path, flights: int, seconds: int) -> None:
     """Real flights through a cluster of three nodes, one of which is killed while they flow, and another paused.

@@ -16,11 +16,11 @@ _FEWEST: Final = 10_000
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo-inventory"), show_default=True,
-    help="Where everything goes; an earlier demo there is replaced.",
+    help="The directory for all files; an earlier demo in it is replaced.",
 )  # fmt: skip
 @click.option(
     "--topics", type=click.IntRange(_FEWEST), default=_TOPICS, show_default=True,
-    help="How many topics; 100 million take about 6 GB of disk.",
+    help="The number of topics; 100 million need about 6 GB of disk.",
 )  # fmt: skip
 def command(directory: Path, topics: int) -> None:
     """Load topics into a node's inventory, look them up, search, rename, move; kill -9, and check that all is there."""

@@ -44,7 +44,7 @@ class DoorOwner(Protocol):
         """A node is connected for a purpose: `link.peer` has both."""
 
     def closed(self, link: PeerLink, why: str) -> None:
-        """That connection is gone. It is the first sign that a node is."""
+        """Note that a connection has ended: the first sign that a node has failed."""
 
     def found_itself(self, where: str) -> None:
         """The node that listens at that address is this one."""

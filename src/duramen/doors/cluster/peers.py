@@ -22,7 +22,7 @@ class ConnectedPeers:
         links.sort(key=lambda one: one.dialed)
 
     def remove(self, link: PeerLink) -> bool:
-        """It is gone; False where it never was there."""
+        """Remove a connection; False if it is not registered."""
         key = (link.peer.identity.node_id, link.channel)
         links = self._links.get(key, [])
         if link not in links:

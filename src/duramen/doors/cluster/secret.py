@@ -10,7 +10,7 @@ from duramen.base.errors import SecretUnusable
 __all__ = ["SECRET_BYTES", "make_secret", "read_secret"]
 
 SECRET_BYTES: Final = 32
-"""How many a new secret has, and how many any must have at least: as many as SHA-256 gives."""
+"""The bytes of a new secret, and the minimum for any: the size of a SHA-256."""
 
 _LARGEST_BYTES: Final = 4096
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

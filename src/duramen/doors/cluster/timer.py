@@ -22,7 +22,7 @@ class LinkTiming(NamedTuple):
 
     connect_ms: int = 3_000
     handshake_ms: int = 5_000
-    """How long a peer has to prove the secret."""
+    """The time within which a peer must prove the secret."""
     alive_ms: int = 100
     """The period of a connection's check; if nothing was sent meanwhile, a heartbeat is sent."""
     silent_turns: int = 7
@@ -39,7 +39,7 @@ TIMING: Final = LinkTiming()
 
 
 class Backoff:
-    """How long to wait before the next attempt: twice as long each time, and half of it by chance."""
+    """The wait before the next attempt: it doubles each time, and half of it is random."""
 
     __slots__ = ("_chance", "_first_ms", "_longest_ms", "_now_ms")
 

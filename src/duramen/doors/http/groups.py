@@ -87,7 +87,7 @@ async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
 
 
 async def _light_elsewhere(broker: Broker, committed: Sequence[tuple[OffsetKey, int]]) -> list[GroupOffset]:
-    """What a group has committed in light topics whose records other nodes may have."""
+    """The offsets of a group in light topics whose records other nodes may have."""
     future: asyncio.Future[Sequence[LightFound | None]] = asyncio.get_running_loop().create_future()
     wanted = [(key.topic, offset) for key, offset in committed]
     broker.groups.topics.find_behind(wanted, lambda found: None if future.done() else future.set_result(found))
@@ -96,7 +96,7 @@ async def _light_elsewhere(broker: Broker, committed: Sequence[tuple[OffsetKey, 
 
 
 def _light_offset(broker: Broker, key: OffsetKey, offset: int, found: LightFound) -> GroupOffset:
-    """What a group has committed in a light topic, under the name that this has now."""
+    """The offset of a group in a light topic, under the topic's present name."""
     lag = found.lag
     if lag is None:
         return GroupOffset(found.name, key.partition, offset, None, None, None, None)

@@ -125,7 +125,7 @@ class MessageBatch:
         self.size = 0  # bytes in memory, once it is under way
 
     def reply_bytes(self) -> int:
-        """How long the reply subjects are together."""
+        """The bytes of all reply subjects."""
         return sum([len(reply) for reply in self.replies if reply]) + sum([len(reply) for _, reply in self.repeated])
 
     def answers(self, base_offset: int) -> list[bytes]:

@@ -30,7 +30,7 @@ def fingerprint(key: bytes, message_id: bytes) -> int:
 
 
 class Allowance:
-    """How many ids may still be kept, all tables together."""
+    """The number of ids that all tables together may still add."""
 
     __slots__ = ("left",)
 

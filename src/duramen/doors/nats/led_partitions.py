@@ -113,7 +113,7 @@ class LedPartitions:
                 self._succession.told(place, self._broker.now_ms())
 
     def led(self, partition: Partition, leader_epoch: int | None) -> None:
-        """From here on this node leads a partition, in that epoch; None: no more."""
+        """Note that this node now leads a partition, in that epoch; None: it no longer leads it."""
         stream = self._broker.streams.find_id(partition.log.key.stream_id)
         if stream is None or self._capture.find(stream) is None:
             return

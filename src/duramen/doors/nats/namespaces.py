@@ -90,7 +90,7 @@ class NamespaceCapture:
         self._namespaces: Sequence[BoundNamespace] = []
         self._held_bytes = 0
         self._waiting: dict[str, list[_TopicBatch]] = {}
-        """Those of topics that are being looked for, in their order."""
+        """Messages for topics that are being looked up, in order."""
 
         # Shards that this node leads, and whether they are ready. None: a standalone node, which accepts all messages.
         self._led: dict[Partition, bool] | None = None if broker.membership.first_role is None else {}

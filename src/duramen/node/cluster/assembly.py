@@ -391,7 +391,7 @@ class ClusterAssembly:
             self._agreeing.connected(link.peer.identity.node_id)
 
     def closed(self, link: PeerLink, why: str) -> None:
-        """That connection is closed."""
+        """Handle the end of a connection."""
         self._gathering.closed(link)
         node_id = link.peer.identity.node_id
         if self._neighbours.closed(link, why) and self.member is not None:

@@ -96,7 +96,7 @@ class ClusterJoin:
         return self._side is not None and self._side.ask_records(node_id, body, done)
 
     def serve_records(self, asked: Callable[[Buffer, Callable[[bytes], None]], None]) -> None:
-        """From here on `asked` serves requests of other nodes on behalf of their clients."""
+        """Let `asked` serve requests of other nodes on behalf of their clients."""
         if self._side is not None:
             self._side.records = asked
 

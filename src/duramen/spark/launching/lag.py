@@ -38,7 +38,7 @@ _MOST_SECONDS: Final = 5.0
 """The timeout of requests to a broker: one thread handles the progress of all queries of a session."""
 
 _LAST_MS: Final = 2000
-"""How long the end of this process waits for events that Java has queued."""
+"""The time that the end of this process waits for events that Java has queued."""
 
 
 class _Source(NamedTuple):

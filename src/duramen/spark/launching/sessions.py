@@ -63,7 +63,7 @@ _CHOSEN: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _MASTER: Final = "local[*]"
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Where `spark-submit` puts the address of its Java."""
+"""The variable in which `spark-submit` passes the port of its Java process."""
 
 _OTHER_PYTHONS: Final = frozenset({"spark.pyspark.python", "spark.pyspark.driver.python"})
 """Settings of the workers' interpreter."""

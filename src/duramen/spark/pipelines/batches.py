@@ -144,7 +144,7 @@ def _problem(name: str, kind: "DataType") -> str:
 
 
 def decision(where: str, last: int, batch_id: int, known: str, digest: str) -> Literal["write", "done"]:
-    """What to do with a batch of a query whose batches the table has up to `last`.
+    """The action for a batch of a query whose batches the table has up to `last`.
 
     `known` and `digest` identify the last batch of the table and this one, unless they are empty. Raises
     CheckpointInvalid if checkpoint and table do not belong together.

@@ -56,7 +56,7 @@ class QuerySupervisor:
             self.error = None
 
     def failed(self, now_ms: int, error: QueryEnd) -> None:
-        """It ended with an error, or could not be started: it waits, longer each time, or is given up."""
+        """Handle a failed run or start: wait, longer each time, or give up."""
         if self.state == "running" and now_ms - self._since_ms >= STEADY_MS:
             self._in_a_row = 0
         self.error = error

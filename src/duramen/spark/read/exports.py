@@ -158,7 +158,7 @@ class QueuesReader(_ExportReader):
 
 
 def _hash_ranges(count: int) -> list[tuple[str, str]]:
-    """That many ranges of all hashes; the last one ends with the last hash."""
+    """All hashes in `count` ranges; the last one ends with the last hash."""
     edges = [f"{(number << _HASH_BITS) // count:08x}" for number in range(count)]
     return [*zip(edges, [*edges[1:], ""], strict=True)]
 

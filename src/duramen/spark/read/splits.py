@@ -29,7 +29,7 @@ Ends = Mapping[TopicPartition, tuple[int, int]]
 
 
 class ReadSplit(NamedTuple):
-    """How a task reads its offsets: from `base` on, without records below `floor` or of the markers `skipped`.
+    """The reading plan of a task: from `base` on, without records below `floor` or of the markers `skipped`.
 
     Records that the markers `behind`, at or after the end of these offsets, release are shown if they are before that
     end.
@@ -107,7 +107,7 @@ def share(
     *,
     late_from: int = NEVER,
 ) -> ReadSplit | None:
-    """How to read `[first, end)` of a partition; None without transactional records in it.
+    """The plan to read `[first, end)` of a partition; None without transactional records in it.
 
     With a named end, markers from `late_from` on release records before it.
     """

@@ -27,7 +27,7 @@ def _one(name: str, server: HttpNode) -> list[Stream]:
 def declared_streams(
     server: HttpNode, names: Sequence[str], storage: Mapping[str, str]
 ) -> dict[str, tuple[DeclaredTable, Mapping[str, Any]]]:
-    """Those of these streams, or of all, that have tables, with their leaders' descriptions.
+    """The streams with tables, of the given ones or of all, with their leaders' descriptions.
 
     Raises StreamNotFound, StreamNoTable for a named one, ServerUnreachable, ConfigInvalid.
     """

@@ -69,7 +69,7 @@ class _Ask(NamedTuple):
 
 
 class _Pause(NamedTuple):
-    """That many bytes were read or written: continue when the rate allows it."""
+    """A pause after bytes that were read or written: continue when the rate allows it."""
 
     size_bytes: int
 

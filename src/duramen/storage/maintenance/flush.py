@@ -85,14 +85,14 @@ class Flusher:
         self._running = False
 
     def appended(self, log: Log, records: int) -> None:
-        """That many records were appended to `log`, whose config has one of the two limits. Plain."""
+        """Note the number of records appended to `log`, whose config has one of the two limits. Plain."""
         unsynced = self._due_in(log, log.config.flush_ms)
         unsynced.records += records
         if unsynced.records >= log.config.flush_messages:
             self._now_due(log)
 
     def appended_in_bulk(self, log: Log, size: int) -> None:
-        """That many bytes were appended to `log` in bulk: only its segments get them."""
+        """Note the number of bytes appended to `log` in bulk: only its segments get them."""
         unsynced = self._due_in(log, _BULK_MS)
         unsynced.size += size
         if unsynced.size >= _BULK_BYTES:

@@ -153,7 +153,7 @@ class Upkeep:
             self.checkpoint_later()
 
     def checkpoint_after(self, size: int) -> None:
-        """That many bytes were appended in bulk: recovery should read no more of them than of the WAL."""
+        """Note the number of bytes appended in bulk: recovery should read no more of them than of the WAL."""
         self._bulk_bytes += size
         if self._bulk_bytes >= self._limits.wal_max_bytes:
             self.checkpoint()

@@ -57,7 +57,7 @@ class CatchUpThrottle:
 
     @property
     def piece_bytes(self) -> int:
-        """How much may go at a time, so that others get their turn soon."""
+        """The bytes to copy at once, so that other work is not delayed."""
         return max(_LEAST_PIECE_BYTES, self._rate() * _PIECE_MS // 1000)
 
     def took(self, taken_us: int, *, leads: bool) -> None:
@@ -116,7 +116,7 @@ class CatchUpThrottle:
 
 
 def pause_left_ms(wall_ms: int) -> int:
-    """How long the pause lasts that there is now, in ms; 0 where there is none."""
+    """The rest of the present pause in ms; 0 without one."""
     return max(0, PAUSE_MS - wall_ms % PERIOD_MS)
 
 

@@ -16,7 +16,7 @@ __all__ = ["NDJSON", "RECEIVE_S", "Bodies"]
 T = TypeVar("T")
 
 RECEIVE_S: Final = 5.0
-"""How long the head of a request may take to come, and its body after that."""
+"""The time in seconds within which the head of a request must arrive, and then its body."""
 
 NDJSON: Final = "application/x-ndjson"
 _JSON: Final = "application/json"

@@ -42,7 +42,7 @@ class ExportInfo(msgspec.Struct):
 
 
 class RunsQuery(msgspec.Struct):
-    """What is read of a shard: queues by the hashes of their names, in hexadecimal digits."""
+    """A range of a shard to read: queues by the hashes of their names, in hexadecimal digits."""
 
     shard: _Shard
     first: Annotated[str, Meta(description="The first hash, or a prefix of it")] = ""
@@ -52,7 +52,7 @@ class RunsQuery(msgspec.Struct):
 
 
 class TopicsExportQuery(msgspec.Struct):
-    """What is read of a shard: topics that were made together up to a sequence in a range."""
+    """A range of a shard to read: topics by the sequences of their creation."""
 
     shard: _Shard
     first: Annotated[int, Meta(ge=0, le=_LAST_SEQUENCE, description="The first sequence")] = 0

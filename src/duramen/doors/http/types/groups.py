@@ -20,7 +20,7 @@ __all__ = [
 
 
 class GroupsQuery(msgspec.Struct):
-    """Which groups are listed."""
+    """Selects the groups of a listing."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000, description="The most groups in one response")] = 1000
     after: Annotated[str, Meta(description="Continue after this id: `next` of the previous response")] = ""

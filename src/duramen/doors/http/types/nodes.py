@@ -12,7 +12,7 @@ __all__ = [
 
 
 class FollowerLag(msgspec.Struct):
-    """How far a follower is behind in the partitions that the answering node leads.
+    """The lag of a follower in the partitions that the answering node leads.
 
     `partitions` and `records` count those that it lacks. It has not reported yet on `unheard` partitions. `seconds` is
     the longest time for which it has been behind.

@@ -57,7 +57,7 @@ class RecordsRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProduceQuery(msgspec.Struct):
-    """How long storing may take."""
+    """The timeout of a request that stores records."""
 
     timeout_ms: Annotated[
         int,
@@ -70,7 +70,7 @@ class ProduceQuery(msgspec.Struct):
 
 
 class Place(msgspec.Struct):
-    """Where a record was stored."""
+    """The partition and the offset of a stored record."""
 
     partition: int
     offset: int
@@ -83,7 +83,7 @@ class RecordPlaces(msgspec.Struct):
 
 
 class ReplicatedQuery(msgspec.Struct):
-    """Which record is waited for, and for how long."""
+    """The record to wait for, and the timeout."""
 
     offset: Annotated[int, Meta(ge=0, le=_INT64_MAX, description="The offset of the record")]
     epoch: Annotated[
@@ -109,7 +109,7 @@ class ReplicatedInfo(msgspec.Struct):
 
 
 class RecordsQuery(msgspec.Struct):
-    """Which records are read, and how long is waited for them."""
+    """The records to read, and how long to wait for them."""
 
     partition: Annotated[int, Meta(ge=0, description="The partition")] = 0
     offset: Annotated[

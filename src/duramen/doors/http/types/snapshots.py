@@ -29,7 +29,7 @@ _LARGEST_OFFSET = (1 << 63) - 1
 
 
 class SnapshotQuery(msgspec.Struct):
-    """How long is waited for the view, or for something newer."""
+    """How long to wait for the view, or for a newer record."""
 
     max_wait_ms: Annotated[
         int,
@@ -72,7 +72,7 @@ class SnapshotInfo(msgspec.Struct):
 
 
 class SnapshotsQuery(msgspec.Struct):
-    """Which streams are read together, and how long is waited for their views."""
+    """The streams to read together, and how long to wait for their views."""
 
     streams: Annotated[str, Meta(description="The names of the streams, comma-separated")]
     max_wait_ms: Annotated[
@@ -92,7 +92,7 @@ class SnapshotInfos(msgspec.Struct):
 
 
 class SnapshotRecordsQuery(msgspec.Struct):
-    """Which records of a snapshot, or of the changes since one, are read."""
+    """The records to read, of a snapshot or of the changes since one."""
 
     at: Annotated[
         int,
@@ -142,7 +142,7 @@ class SnapshotLeaseRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeaseQuery(msgspec.Struct):
-    """Which leases are listed."""
+    """Selects the leases of a listing."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000, description="The most leases in one response")] = 1000
     after: Annotated[str, Meta(description="Continue after this lease: `next` of the previous response")] = ""

@@ -30,7 +30,7 @@ class SpaceInfo(msgspec.Struct):
 
 
 class SpacesQuery(msgspec.Struct):
-    """Which spaces are listed."""
+    """Selects the spaces of a listing."""
 
     prefix: Annotated[str, Meta(description="Only names with this prefix")] = ""
     after: Annotated[str, Meta(description="Continue after this name: `next` of the previous page")] = ""

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class StreamsQuery(msgspec.Struct):
-    """Which streams are listed."""
+    """Selects the streams of a listing."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000, description="The most streams in one response")] = 1000
     after: Annotated[str, Meta(description="Continue after this name: `next` of the previous response")] = ""

@@ -84,7 +84,7 @@ def api_versions(error: ErrorCode, version: int = 0) -> Message:
 
 
 def handle_api_versions(_: Context, exchange: Exchange) -> None:
-    """Which versions a client may use."""
+    """Answer with the supported versions of each API."""
     exchange.message()
     exchange.reply(api_versions(ErrorCode.NONE, exchange.version))
 

@@ -29,7 +29,7 @@ _MOST_PARTITIONS: Final = 10_000  # of one request: each is decided by itself
 
 
 def within_ms(asked_ms: int) -> int:
-    """How long to wait for the controller, given the timeout in the request."""
+    """The time to wait for the controller, by the timeout in the request."""
     return max(1, min(asked_ms, _LONGEST_MS))
 
 

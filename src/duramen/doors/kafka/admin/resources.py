@@ -110,7 +110,7 @@ class TopicConfigs(Resource):
     """The configs of streams."""
 
     def describe(self, context: Context, topics: ResolvedTopics, name: str) -> Sequence[DescribedConfig]:
-        """Those of a light topic are those of the stream that keeps it. Raises NameInvalid or StreamNotFound."""
+        """The configs of a light topic are those of the stream that stores it. Raises NameInvalid, StreamNotFound."""
         check_name(name)
         light = topics.light(name)
         kept_in = None if light is None else context.broker.streams.find_id(light.partition.log.key.stream_id)

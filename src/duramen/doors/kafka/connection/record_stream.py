@@ -35,7 +35,7 @@ class Records(Protocol):
         """Whether a piece given to a socket must not keep more memory than its own bytes."""
 
     def piece_bytes(self, *, cold: bool) -> int:
-        """How much of an answer a connection may read from a log at once."""
+        """The bytes of a response that a connection may read from a log at once."""
 
 
 class Streaming:

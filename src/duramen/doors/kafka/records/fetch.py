@@ -69,7 +69,7 @@ def names(asked: ApiNeeds) -> Sequence[str | UUID]:
 
 
 def resolved_within_ms(asked: ApiNeeds) -> int:
-    """As long as the client would wait for records; one that would not has a second."""
+    """The time to wait for names: the client's max_wait_ms, but at least a second."""
     begun: _Begun = asked.request
     return max(begun.request.max_wait_ms, _LEAST_RESOLUTION_MS)
 
@@ -139,7 +139,7 @@ def _live(context: Context, exchange: Exchange, topic: Stream, index: int, offse
 
 
 def _wait_ms(exchange: Exchange, request: FetchRequest) -> int:
-    """How long the request may wait: one that holds much of the memory for all requests not for long."""
+    """The time that a request may wait; a large one waits less, because it holds memory of all requests."""
     return request.max_wait_ms if exchange.size < _LARGE_REQUEST else min(request.max_wait_ms, _LARGE_WAIT_MS)
 
 

@@ -75,7 +75,7 @@ class _HotProduce(Exchange):
 
 
 class HotPath:
-    """That of one door."""
+    """The fast path of one door."""
 
     def __init__(
         self, broker: Broker, service: Service, memory: RequestMemory, measuring: RequestMetrics, largest_request: int

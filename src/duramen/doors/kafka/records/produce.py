@@ -108,7 +108,7 @@ class PendingProduce:
         self, places: list[PartitionResponse], place: int, topic: LightTopic, base_offset: int,
         error: DuramenError | None,
     ) -> None:  # fmt: skip
-        """As `done`, of a light topic."""
+        """Like `done`, for a light topic."""
         if error is None:
             append_ms = self._context.broker.now_ms() if topic.append_time else -1
             places[place] = PartitionResponse(0, 0, base_offset, append_ms, 0)

@@ -112,7 +112,7 @@ def partition_answer(context: Context, partition: Partition, live: frozenset[int
 
 
 def partition_at(context: Context, place: PartitionId, index: int, live: frozenset[int] | None) -> Message:
-    """As `partition_answer`, of a partition that clients know by the number `index`."""
+    """Like `partition_answer`, for a partition that clients know by the number `index`."""
     state = context.broker.membership.partition(place)
     leader = _leader(state, live)
     return {

@@ -20,7 +20,7 @@ class RequestMetrics:
         self._errors: dict[tuple[int, int], Counter] = {}
 
     def requests(self, api: ApiKey) -> Counter:
-        """How many came."""
+        """The number of requests."""
         return self._requests[api]
 
     def came(self, api: ApiKey) -> None:
@@ -28,14 +28,14 @@ class RequestMetrics:
         self._requests[api].value += 1
 
     def answered(self, api_key: int, seconds: float, errors: Collection[int]) -> None:
-        """It has its response after this many seconds; `errors` are the distinct error codes in it."""
+        """Count a response after this many seconds; `errors` are its distinct error codes."""
         histogram = self._seconds.get(api_key) or self._new_histogram(api_key)
         histogram.observe(seconds)
         for code in errors:
             self._error(api_key, code).value += 1
 
     def answered_all(self, api_key: int, seconds: Sequence[float]) -> None:
-        """As `answered`, of several that have no errors."""
+        """Like `answered`, for several requests without errors."""
         histogram = self._seconds.get(api_key) or self._new_histogram(api_key)
         histogram.observe_all(seconds)
 

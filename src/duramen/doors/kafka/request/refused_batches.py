@@ -38,7 +38,7 @@ def note_refused(
 
 
 def note_all_refused(context: Context, request: ProduceRequest) -> None:
-    """As `note_refused`, of every batch of a request."""
+    """Like `note_refused`, for every batch of a request."""
 
     def note(found: Found) -> None:
         for name, partitions in request.topics:
