@@ -11,7 +11,7 @@ from tests.examples import examples
 
 from duramen.base.errors import RecordStateInvalid
 from duramen.delivery.spans import DeliveryPhase
-from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
+from duramen.delivery.window import AcknowledgeType, Acquired, Decision, State, Window
 
 OWNERS = st.sampled_from(["a", "b", "c"])
 LOCK_MS = 100
@@ -134,9 +134,9 @@ class WindowMachine(RuleBasedStateMachine):
     @rule(
         owner=OWNERS,
         offset=st.integers(-2, 12),
-        pieces=st.lists(st.tuples(st.integers(1, 5), st.sampled_from(Outcome)), min_size=1, max_size=3),
+        pieces=st.lists(st.tuples(st.integers(1, 5), st.sampled_from(AcknowledgeType)), min_size=1, max_size=3),
     )
-    def decide(self, owner: str, offset: int, pieces: list[tuple[int, Outcome]]) -> None:
+    def decide(self, owner: str, offset: int, pieces: list[tuple[int, AcknowledgeType]]) -> None:
         model = self.model
         at = max(0, model.start + offset)
         outcomes = []
@@ -153,12 +153,12 @@ class WindowMachine(RuleBasedStateMachine):
             with pytest.raises(RecordStateInvalid):
                 self.window.decide(owner, outcomes)
 
-    def _mark(self, decision: Decision, spoken: dict[int, Outcome]) -> None:
+    def _mark(self, decision: Decision, spoken: dict[int, AcknowledgeType]) -> None:
         model = self.model
         for position, outcome in spoken.items():
             known = model.positions[position]
-            known.becomes = DeliveryPhase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else DeliveryPhase.ARCHIVED
-            if outcome is Outcome.RELEASE and known.count < model.most_deliveries:
+            known.becomes = DeliveryPhase.ACKNOWLEDGED if outcome is AcknowledgeType.ACCEPT else DeliveryPhase.ARCHIVED
+            if outcome is AcknowledgeType.RELEASE and known.count < model.most_deliveries:
                 known.becomes = DeliveryPhase.AVAILABLE
         decided = {at: state.phase for state in decision for at in range(state.first, state.last + 1)}
         if model.sparse:  # completed positions before those that complete are decided with them
@@ -171,14 +171,14 @@ class WindowMachine(RuleBasedStateMachine):
 
     @rule(owner=OWNERS)
     def release_owner(self, owner: str) -> None:
-        held = {at: Outcome.RELEASE for at in self.model.positions if self.model.held(at, owner)}
+        held = {at: AcknowledgeType.RELEASE for at in self.model.positions if self.model.held(at, owner)}
         self._mark(self.window.release_owner(owner), held)
 
     @rule(later_ms=st.sampled_from([1, 50, 100]))
     def time_goes_by(self, later_ms: int) -> None:
         self.now_ms += later_ms
         late = {
-            at: Outcome.RELEASE for at, known in self.model.positions.items()
+            at: AcknowledgeType.RELEASE for at, known in self.model.positions.items()
             if self.model.held(at, known.owner) and known.deadline_ms <= self.now_ms
         }  # fmt: skip
         self._mark(self.window.expire(self.now_ms), late)
@@ -265,10 +265,10 @@ def test_a_batch_stays_one_piece_however_many_positions_it_has() -> None:
         first = at * 1_000_000
         assert one.acquire(first, first + 999_999, "a", 10) == [Acquired(first, first + 999_999, 1)]
     assert one.pieces == 1
-    one.settle(one.decide("a", [(5_000_000, 98_999_999, Outcome.ACCEPT)]))
+    one.settle(one.decide("a", [(5_000_000, 98_999_999, AcknowledgeType.ACCEPT)]))
     assert one.pieces == 3
     assert one.start == 0
-    one.settle(one.decide("a", [(0, 4_999_999, Outcome.ACCEPT)]))
+    one.settle(one.decide("a", [(0, 4_999_999, AcknowledgeType.ACCEPT)]))
     assert one.start == 99_000_000
     assert one.pieces == 1
 
@@ -277,7 +277,7 @@ def test_a_poisoned_position_is_archived_at_the_limit() -> None:
     one = window(most_deliveries=2)
     for count in (1, 2):
         assert one.acquire(0, 0, "a", 10) == [Acquired(0, 0, count)]
-        one.settle(one.decide("a", [(0, 0, Outcome.RELEASE)]))
+        one.settle(one.decide("a", [(0, 0, AcknowledgeType.RELEASE)]))
     assert one.next_position() == 1
     assert one.start == 1
 
@@ -285,10 +285,10 @@ def test_a_poisoned_position_is_archived_at_the_limit() -> None:
 def test_what_is_being_decided_is_nobodys_to_decide_again() -> None:
     one = window()
     one.acquire(0, 3, "a", 10)
-    decision = one.decide("a", [(1, 2, Outcome.ACCEPT)])
+    decision = one.decide("a", [(1, 2, AcknowledgeType.ACCEPT)])
     assert one.expire(10) == [State(0, 0, DeliveryPhase.AVAILABLE, 1), State(3, 3, DeliveryPhase.AVAILABLE, 1)]
     with pytest.raises(RecordStateInvalid):
-        one.decide("a", [(1, 1, Outcome.RELEASE)])
+        one.decide("a", [(1, 1, AcknowledgeType.RELEASE)])
     one.revert(decision)
     assert one.next_deadline_ms() == 10
     assert one.expire(10) == [State(1, 2, DeliveryPhase.AVAILABLE, 1)]
@@ -297,9 +297,13 @@ def test_what_is_being_decided_is_nobodys_to_decide_again() -> None:
 def test_what_is_kept_names_only_what_differs_from_new_positions() -> None:
     one = window(5)
     one.acquire(5, 14, "a", 10)
-    one.settle(one.decide("a", [(7, 8, Outcome.ACCEPT), (10, 10, Outcome.RELEASE), (11, 11, Outcome.REJECT)]))
+    one.settle(
+        one.decide(
+            "a", [(7, 8, AcknowledgeType.ACCEPT), (10, 10, AcknowledgeType.RELEASE), (11, 11, AcknowledgeType.REJECT)]
+        )
+    )
     one.acquire(10, 10, "b", 10)
-    one.decide("a", [(12, 12, Outcome.ACCEPT)])
+    one.decide("a", [(12, 12, AcknowledgeType.ACCEPT)])
     assert one.states() == [
         State(7, 8, DeliveryPhase.ACKNOWLEDGED, 0),
         State(10, 10, DeliveryPhase.AVAILABLE, 1),
@@ -329,9 +333,9 @@ def test_no_new_positions_while_too_many_are_in_flight() -> None:
     one.acquire(0, 2, "a", 10)
     assert one.acquire(3, 9, "a", 10, most=5) == [Acquired(3, 3, 1)]
     assert one.next_position() is None
-    one.settle(one.decide("a", [(1, 1, Outcome.RELEASE)]))
+    one.settle(one.decide("a", [(1, 1, AcknowledgeType.RELEASE)]))
     assert one.next_position() == 1
-    one.settle(one.decide("a", [(0, 0, Outcome.ACCEPT)]))
+    one.settle(one.decide("a", [(0, 0, AcknowledgeType.ACCEPT)]))
     one.acquire(1, 1, "b", 10)
     assert one.next_position() == 4
 
@@ -343,7 +347,7 @@ def test_in_a_sparse_window_outcomes_join_over_what_was_skipped() -> None:
     for at in range(1000, 5000, 1000):
         held.skip(held.end, at - 1)
         assert held.acquire(at, at, "a", 10) == [Acquired(at, at, 1)]
-        outcome = Outcome.REJECT if at == 2000 else Outcome.ACCEPT
+        outcome = AcknowledgeType.REJECT if at == 2000 else AcknowledgeType.ACCEPT
         decided += held.decide("a", [(at, at, outcome)])
         held.settle(decided[-1:])
         assert (held.pieces, held.in_flight) == (2, 1)
@@ -351,15 +355,15 @@ def test_in_a_sparse_window_outcomes_join_over_what_was_skipped() -> None:
         State(1, 1000, DeliveryPhase.ACKNOWLEDGED, 0), State(1, 2000, DeliveryPhase.ARCHIVED, 0),
         State(1, 3000, DeliveryPhase.ACKNOWLEDGED, 0), State(1, 4000, DeliveryPhase.ACKNOWLEDGED, 0),
     ]  # fmt: skip
-    held.settle(held.decide("a", [(0, 0, Outcome.ACCEPT)]))
+    held.settle(held.decide("a", [(0, 0, AcknowledgeType.ACCEPT)]))
     assert (held.start, held.end) == (4001, 4001)
 
 
 def test_in_a_sparse_window_a_release_takes_no_completed_position_with_it() -> None:
     held = Window(0, most_deliveries=3, most_in_flight=10, sparse=True)
     held.acquire(0, 2, "a", 10)
-    held.settle(held.decide("a", [(1, 1, Outcome.ACCEPT)]))
-    assert held.decide("a", [(2, 2, Outcome.RELEASE)]) == [State(2, 2, DeliveryPhase.AVAILABLE, 1)]
+    held.settle(held.decide("a", [(1, 1, AcknowledgeType.ACCEPT)]))
+    assert held.decide("a", [(2, 2, AcknowledgeType.RELEASE)]) == [State(2, 2, DeliveryPhase.AVAILABLE, 1)]
 
 
 def test_other_limits() -> None:
@@ -377,6 +381,6 @@ def test_a_position_is_added_with_the_times_that_it_was_acquired_elsewhere() -> 
     assert (first, second, list(window.free()), window.busy) == (0, 1, [0, 1], False)
     assert window.acquire(first, first, "ann", 100) == [Acquired(first, first, 4)]
     assert (list(window.free()), window.busy) == ([second], True)
-    window.settle(window.decide("ann", [(first, first, Outcome.ACCEPT)]))
+    window.settle(window.decide("ann", [(first, first, AcknowledgeType.ACCEPT)]))
     window.skip(second, second)
     assert (window.start, window.pieces, window.busy) == (2, 0, False)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.examples import examples
 
 from duramen.base.errors import DuramenError, FencedLeaderEpoch, ShareGroupUnknown
-from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
+from duramen.groups.share_fencing import ANYBODY, StateFence, begun_anew, forgotten, read_by, written_by
 
 
 class Leader(NamedTuple):
@@ -26,7 +26,7 @@ class FencingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fence = Fence()
+        self.fence = StateFence()
         self.epoch = 0
         self.leaders: dict[int, Leader] = {}
         self.log: list[tuple[int, int]] = []
@@ -101,7 +101,7 @@ TestFencing = FencingMachine.TestCase
 
 
 def test_a_change_may_come_again_until_the_next_one_has_come() -> None:
-    fence = read_by(begun_anew(Fence(), 0), 3)
+    fence = read_by(begun_anew(StateFence(), 0), 3)
     fence = written_by(fence, 0, 3, 7, 1)
     fence = written_by(fence, 0, 3, 7, 1)
     fence = written_by(fence, 0, 3, 9, 2)
@@ -114,7 +114,7 @@ def test_a_change_may_come_again_until_the_next_one_has_come() -> None:
 
 
 def test_a_state_that_was_begun_anew_is_not_changed_by_who_has_read_the_old_one() -> None:
-    fence = begun_anew(read_by(begun_anew(Fence(), 0), 3), 3)
+    fence = begun_anew(read_by(begun_anew(StateFence(), 0), 3), 3)
     assert fence.state_epoch == 1
     with pytest.raises(FencedLeaderEpoch, match="it is in epoch 1, not 0"):
         written_by(fence, 0, 3, 1, 1)

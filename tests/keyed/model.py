@@ -13,7 +13,7 @@ from duramen.keyed.compaction import next_s0, tombstone_bound
 from duramen.keyed.hashing import SIPHASH, HashKey, siphash
 from duramen.keyed.kernel import AppliedBatches, Kernel
 from duramen.keyed.latest_files import MemoryParts
-from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.leases import Leases, SnapshotLease
 from duramen.keyed.native import native_kernel
 from duramen.keyed.plain import PLAIN, apply_hashed
 from duramen.keyed.prev import MemoryPages, PageStore
@@ -234,7 +234,7 @@ class World:
 
     def lease(self, name: str) -> None:
         at = self.chance.randint(self.view.s0, self.view.position)
-        self.leases.put(Lease(name, {0: at}, 1 << 60))
+        self.leases.put(SnapshotLease(name, {0: at}, 1 << 60))
 
     def compact(self, *, tombstones_ms: int, forget: bool = True) -> None:
         """From the oldest segment up; some are passed over, and the round may end before the last."""

@@ -6,16 +6,16 @@ import pytest
 
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
 from duramen.keyed.compaction import Dropping, next_s0, tombstone_bound
-from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.leases import Leases, SnapshotLease
 from duramen.keyed.samples import PositionSample, Samples
 
 
 def test_the_oldest_lease_holds_back() -> None:
-    chance, leases, model = Random(2), Leases(), dict[str, Lease]()
+    chance, leases, model = Random(2), Leases(), dict[str, SnapshotLease]()
     for step in range(400):
         now_ms = 10 * step
         if chance.random() < 0.6:
-            lease = Lease(f"{chance.randrange(40)}", {0: step, 1: step % 7}, now_ms + chance.randrange(1, 900))
+            lease = SnapshotLease(f"{chance.randrange(40)}", {0: step, 1: step % 7}, now_ms + chance.randrange(1, 900))
             leases.put(lease)
             model[lease.lease_id] = lease
         elif model:
@@ -36,7 +36,7 @@ def test_the_oldest_lease_holds_back() -> None:
 
 def test_a_lease_that_is_over_says_since_when() -> None:
     leases = Leases()
-    leases.put(Lease("a", {0: 5}, 1000))
+    leases.put(SnapshotLease("a", {0: 5}, 1000))
     assert leases.get("a", 999).positions == {0: 5}
     for _ in range(2):
         with pytest.raises(SnapshotLeaseExpired, match="ended 3 s ago"):

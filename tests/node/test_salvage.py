@@ -13,7 +13,7 @@ from tests.golden.make import content
 from tests.golden.test_golden import GOLDEN, golden
 
 from duramen.base.errors import DirectoryUnusable, OffsetOutOfRange, StreamNotFound
-from duramen.controller.quorum.snapshots import Snapshot, SnapshotFiles, encode_snapshot_file
+from duramen.controller.quorum.snapshots import MetadataSnapshot, SnapshotFiles, encode_snapshot_file
 from duramen.host.files import HostFileSystem
 from duramen.metadata.events import Event, PartitionChanged, StreamCreated
 from duramen.metadata.snapshot import encode_snapshot
@@ -326,7 +326,7 @@ def snapshot(member: Path, *events: Event) -> None:
     for event in events:
         state.apply(event)
     end = EpochEnd(1, 1 << 20)
-    SnapshotFiles(files).write(end, encode_snapshot_file(Snapshot(end, NO_VOTERS, encode_snapshot(state))))
+    SnapshotFiles(files).write(end, encode_snapshot_file(MetadataSnapshot(end, NO_VOTERS, encode_snapshot(state))))
 
 
 def test_names_that_only_a_snapshot_has_come_back(member: Path) -> None:

@@ -12,7 +12,7 @@ from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.store import SMALL, StoreOnDoubles
 from duramen.storage.directory import begin_directory, finish_directory
 from duramen.storage.log.log import Log, LogConfig
-from duramen.storage.planning.salvage import Run, SalvagedHistory, SalvageGaps
+from duramen.storage.planning.salvage import OffsetRun, SalvagedHistory, SalvageGaps
 from duramen.storage.readonly import ReadOnlyFileSystem
 from duramen.storage.salvage.left import Leftovers, batches_of
 from duramen.storage.salvage.reader import read_leftovers
@@ -260,18 +260,18 @@ def test_pages_that_the_disk_does_not_give_are_damage() -> None:
 
 
 def test_history_keeps_what_was_ordered_last() -> None:
-    history = SalvagedHistory([Run(0, 10, 1, "segment", 0, 100), Run(10, 20, 1, "segment", 100, 200)])
-    assert not history.append(Run(5, 6, 1, "wal", 0, 10))
-    assert not history.append(Run(25, 26, 0, "wal", 0, 10))
-    assert history.append(Run(15, 18, 2, "wal", 0, 10))
+    history = SalvagedHistory([OffsetRun(0, 10, 1, "segment", 0, 100), OffsetRun(10, 20, 1, "segment", 100, 200)])
+    assert not history.append(OffsetRun(5, 6, 1, "wal", 0, 10))
+    assert not history.append(OffsetRun(25, 26, 0, "wal", 0, 10))
+    assert history.append(OffsetRun(15, 18, 2, "wal", 0, 10))
     assert [(run.first, run.next, run.epoch) for run in history] == [(0, 10, 1), (10, 15, 1), (15, 18, 2)]
     assert history.cut(12, lambda run, _: run.first) == 10
     assert [(run.first, run.next) for run in history] == [(0, 10)]
-    assert history.append(Run(13, 15, 2, "wal", 20, 30))
-    assert history.fill(Run(10, 12, 1, "wal", 30, 40))
-    assert not history.fill(Run(12, 13, 3, "wal", 30, 40))
-    assert not history.fill(Run(12, 14, 2, "wal", 30, 40))
-    assert history.fill(Run(15, 16, 2, "wal", 40, 50))
+    assert history.append(OffsetRun(13, 15, 2, "wal", 20, 30))
+    assert history.fill(OffsetRun(10, 12, 1, "wal", 30, 40))
+    assert not history.fill(OffsetRun(12, 13, 3, "wal", 30, 40))
+    assert not history.fill(OffsetRun(12, 14, 2, "wal", 30, 40))
+    assert history.fill(OffsetRun(15, 16, 2, "wal", 40, 50))
     assert [(run.first, run.next) for run in history] == [(0, 10), (10, 12), (13, 15), (15, 16)]
     assert history.end_offset == 16
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from duramen.base.errors import RecordStateInvalid
 from duramen.delivery.spans import DeliveryPhase, PositionSpan, Spans
 
-__all__ = ["Acquired", "Decision", "Outcome", "State", "Window", "overlaid"]
+__all__ = ["AcknowledgeType", "Acquired", "Decision", "State", "Window", "overlaid"]
 
 
-class Outcome(Enum):
+class AcknowledgeType(Enum):
     """A consumer's outcome for positions that it has acquired."""
 
     ACCEPT = "accept"
@@ -185,13 +185,13 @@ class Window:
 
     # -- deciding -----------------------------------------------------------------------------------
 
-    def decide(self, owner: str, outcomes: Sequence[tuple[int, int, Outcome]]) -> Decision:
+    def decide(self, owner: str, outcomes: Sequence[tuple[int, int, AcknowledgeType]]) -> Decision:
         """Mark positions of `owner`: (first, last, outcome), in order and without overlaps.
 
         Positions before `start` are complete and are skipped. Raises RecordStateInvalid, and marks nothing, if one of
         the others is not acquired by `owner`.
         """
-        marked: list[tuple[PositionSpan, Outcome]] = []
+        marked: list[tuple[PositionSpan, AcknowledgeType]] = []
         for first, last, outcome in outcomes:
             marked += ((span, outcome) for span in self._held(owner, first, last))
         return self._mark(marked)
@@ -209,17 +209,19 @@ class Window:
 
     def release_owner(self, owner: str) -> Decision:
         """Mark everything that `owner` holds as released."""
-        return self._mark([(span, Outcome.RELEASE) for span in self._spans if span.held_by(owner)])
+        return self._mark([(span, AcknowledgeType.RELEASE) for span in self._spans if span.held_by(owner)])
 
     def expire(self, now_ms: int) -> Decision:
         """Mark everything whose time is up as released."""
-        return self._mark([(span, Outcome.RELEASE) for span in self._spans if span.held and span.deadline_ms <= now_ms])
+        return self._mark(
+            [(span, AcknowledgeType.RELEASE) for span in self._spans if span.held and span.deadline_ms <= now_ms]
+        )
 
-    def _mark(self, marked: list[tuple[PositionSpan, Outcome]]) -> Decision:
+    def _mark(self, marked: list[tuple[PositionSpan, AcknowledgeType]]) -> Decision:
         decision = []
         for span, outcome in marked:
-            phase = DeliveryPhase.ACKNOWLEDGED if outcome is Outcome.ACCEPT else DeliveryPhase.ARCHIVED
-            if outcome is Outcome.RELEASE and span.deliveries < self._most_deliveries:
+            phase = DeliveryPhase.ACKNOWLEDGED if outcome is AcknowledgeType.ACCEPT else DeliveryPhase.ARCHIVED
+            if outcome is AcknowledgeType.RELEASE and span.deliveries < self._most_deliveries:
                 phase = DeliveryPhase.AVAILABLE
             marked_span = span._replace(becomes=phase)
             self._spans.put(marked_span)

@@ -15,7 +15,7 @@ from duramen.base.errors import (
     RequestInvalid,
     UnknownMember,
 )
-from duramen.codec.kafka.membership import Subscription, encode_assignment, read_subscription
+from duramen.codec.kafka.membership import ConsumerSubscription, encode_assignment, read_subscription
 from duramen.groups.consumer_group import ConsumerGroupMachine
 from duramen.groups.consumer_values import JOIN_EPOCH, ClassicSide, ConsumerMember, MemberState
 from duramen.groups.topics import TopicCatalogue, TopicPartition
@@ -37,7 +37,7 @@ CONSUMERS: Final = "consumer"
 """The protocol type whose members' subscriptions and assignments the broker can read."""
 
 
-def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
+def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerSubscription:
     """The subscription of a consumer: the same under each of its protocols. Raises InconsistentProtocol."""
     try:
         return read_subscription(protocols[0][1])

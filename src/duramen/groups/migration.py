@@ -15,17 +15,17 @@ from duramen.groups.group import Group
 from duramen.groups.topics import TopicCatalogue
 from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
-__all__ = ["Policy", "downgraded", "upgraded"]
+__all__ = ["MigrationPolicy", "downgraded", "upgraded"]
 
 
-class Policy(NamedTuple):
+class MigrationPolicy(NamedTuple):
     """Which ways are open (`group.consumer.migration.policy`)."""
 
     upgrade: bool
     downgrade: bool
 
     @classmethod
-    def named(cls, name: str) -> "Policy":
+    def named(cls, name: str) -> "MigrationPolicy":
         """The policy of that name."""
         return cls(name in ("bidirectional", "upgrade"), name in ("bidirectional", "downgrade"))
 

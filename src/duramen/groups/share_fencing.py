@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from duramen.base.errors import FencedLeaderEpoch, ShareGroupUnknown
 
-__all__ = ["ANYBODY", "Fence", "begun_anew", "forgotten", "read_by", "written_by"]
+__all__ = ["ANYBODY", "StateFence", "begun_anew", "forgotten", "read_by", "written_by"]
 
 ANYBODY: Final = -1
 """The leader epoch of a reader that does not lead."""
@@ -16,7 +16,7 @@ ANYBODY: Final = -1
 _NONE: Final = -1
 
 
-class Fence(NamedTuple):
+class StateFence(NamedTuple):
     """The state that was appended last, durable or not. If it is not `there`, only the epochs count.
 
     `sequence` is that of the last change in the leader epoch; `updates` have come since the snapshot.
@@ -30,14 +30,14 @@ class Fence(NamedTuple):
     updates: int = 0
 
 
-def _check(fence: Fence, leader_epoch: int) -> None:
+def _check(fence: StateFence, leader_epoch: int) -> None:
     if not fence.there:
         raise ShareGroupUnknown("the group has no stored state for this partition")
     if leader_epoch < fence.leader_epoch:
         raise FencedLeaderEpoch(f"the leader of epoch {fence.leader_epoch} has read the state, after {leader_epoch}")
 
 
-def read_by(fence: Fence, leader_epoch: int) -> Fence:
+def read_by(fence: StateFence, leader_epoch: int) -> StateFence:
     """The fence behind a leader of that epoch that reads the state. Raises ShareGroupUnknown, FencedLeaderEpoch."""
     _check(fence, fence.leader_epoch if leader_epoch == ANYBODY else leader_epoch)
     if leader_epoch <= fence.leader_epoch:
@@ -45,7 +45,7 @@ def read_by(fence: Fence, leader_epoch: int) -> Fence:
     return fence._replace(leader_epoch=leader_epoch, sequence=_NONE)
 
 
-def written_by(fence: Fence, state_epoch: int, leader_epoch: int, sequence: int, updates: int) -> Fence:
+def written_by(fence: StateFence, state_epoch: int, leader_epoch: int, sequence: int, updates: int) -> StateFence:
     """The fence behind `updates` of a leader. The change of a sequence may come again, until the next one has come.
 
     Raises ShareGroupUnknown; FencedLeaderEpoch for an older leader, an older state and an older change.
@@ -58,14 +58,14 @@ def written_by(fence: Fence, state_epoch: int, leader_epoch: int, sequence: int,
     return fence._replace(leader_epoch=leader_epoch, sequence=sequence, updates=fence.updates + updates)
 
 
-def begun_anew(fence: Fence, leader_epoch: int) -> Fence:
+def begun_anew(fence: StateFence, leader_epoch: int) -> StateFence:
     """The fence after a reset: earlier readers of the state cannot change it any more."""
-    return Fence(
+    return StateFence(
         True, fence.state_epoch + 1 if fence.there else 0, max(leader_epoch, fence.leader_epoch), _NONE,
         fence.snapshot_epoch + 1 if fence.there else 0,
     )  # fmt: skip
 
 
-def forgotten(fence: Fence) -> Fence:
+def forgotten(fence: StateFence) -> StateFence:
     """The fence behind the end of a state."""
     return fence._replace(there=False)

@@ -15,7 +15,7 @@ from duramen.codec.crc import crc32c
 from duramen.keyed.kernel import AppliedBatches, Kernel
 from duramen.keyed.latest import PARTITIONS, Latest, new_words, resized
 
-__all__ = ["Block", "FiledTable", "Gone", "MemoryParts", "PartStore", "TablePart"]
+__all__ = ["FiledTable", "Gone", "MemoryParts", "PartStore", "RowBlock", "TablePart"]
 
 _ROW_BYTES: Final = 16
 _RECORD_BYTES: Final = _ROW_BYTES + 8
@@ -71,7 +71,7 @@ class Gone(NamedTuple):
     first: int
 
 
-class Block:
+class RowBlock:
     """Gathered records, in counting order, and their distances once they are entered."""
 
     def __init__(self, records: int) -> None:
@@ -96,7 +96,7 @@ class Block:
 class _Round(NamedTuple):
     """The records to enter, those to remove before, and the written partitions."""
 
-    blocks: list[Block]
+    blocks: list[RowBlock]
     gone: list[Gone]
     parts: list[TablePart]
 
@@ -118,7 +118,7 @@ class FiledTable:
         self._round: _Round | None = None
         self._unsettled = -1  # the partition written last, while it is being synced
         self._next = 1 + max((part.number for part in parts), default=0)
-        self._blocks: list[Block] = []
+        self._blocks: list[RowBlock] = []
         self._gone: list[Gone] = []
 
     def __len__(self) -> int:
@@ -165,7 +165,7 @@ class FiledTable:
     def gather(self, data: memoryview, position: int, first: int, end: int, at: int) -> AppliedBatches:
         """Gather records for the next round, as in `Gather`; they count at the offset `at`, or at their own."""
         if not self._blocks or self._blocks[-1].records == self._block_records:
-            self._blocks.append(Block(self._block_records))
+            self._blocks.append(RowBlock(self._block_records))
         block = self._blocks[-1]
         room = block.rows[2 * block.records :]
         done = self._kernel.gather(data, position, first, end, self._base, self._secret, room)
@@ -240,7 +240,7 @@ class FiledTable:
             raise CheckpointInvalid(f"the file {part.number} of a view's table does not match its checksum")
         return part.keys, words
 
-    def end_round(self) -> tuple[list[Block], list[Gone]]:
+    def end_round(self) -> tuple[list[RowBlock], list[Gone]]:
         """The written partitions become the table.
 
         Returns the entered records, with their distances, and the removed ones.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from duramen.base.errors import SnapshotLeaseExpired, SnapshotLeaseNotFound
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Leases", "SnapshotLease"]
 
 
-class Lease(NamedTuple):
+class SnapshotLease(NamedTuple):
     """A snapshot that is held open until `expires_ms`: one position for each partition.
 
     `epochs`: the leader epoch of the record before each position, -1 without one.
@@ -28,7 +28,7 @@ class Leases:
     """The leases of a stream; the expiry of ended ones is known until `forget`."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Lease] = {}
+        self._open: dict[str, SnapshotLease] = {}
         self._expired: dict[str, int] = {}
         self._by_end: list[tuple[int, str]] = []
         self._by_position: dict[int, list[tuple[int, str]]] = {}
@@ -36,7 +36,7 @@ class Leases:
     def __len__(self) -> int:
         return len(self._open)
 
-    def put(self, lease: Lease) -> None:
+    def put(self, lease: SnapshotLease) -> None:
         """Open or extend a lease."""
         self.remove(lease.lease_id)
         self._expired.pop(lease.lease_id, None)
@@ -45,7 +45,7 @@ class Leases:
         for partition, position in lease.positions.items():
             insort(self._by_position.setdefault(partition, []), (position, lease.lease_id))
 
-    def get(self, lease_id: str, now_ms: int) -> Lease:
+    def get(self, lease_id: str, now_ms: int) -> SnapshotLease:
         """An open lease. Raises SnapshotLeaseExpired or SnapshotLeaseNotFound."""
         found = self._open.get(lease_id)
         expired_ms = self._expired.get(lease_id)
@@ -57,7 +57,7 @@ class Leases:
             raise SnapshotLeaseNotFound(f"there is no lease {lease_id}")
         return found
 
-    def find(self, lease_id: str) -> Lease | None:
+    def find(self, lease_id: str) -> SnapshotLease | None:
         """An open lease, even if its time is over; None if there is none."""
         return self._open.get(lease_id)
 
@@ -66,7 +66,7 @@ class Leases:
         """Whether there are no leases, expired ones included."""
         return not self._open and not self._expired
 
-    def remove(self, lease_id: str) -> Lease | None:
+    def remove(self, lease_id: str) -> SnapshotLease | None:
         """Remove a lease; returns None if there is none."""
         found = self._open.pop(lease_id, None)
         if found is not None:
@@ -75,9 +75,9 @@ class Leases:
                 del order[bisect_left(order, (position, lease_id))]
         return found
 
-    def over(self, now_ms: int) -> list[Lease]:
+    def over(self, now_ms: int) -> list[SnapshotLease]:
         """The leases whose time is over; they are open until `expire`."""
-        found = dict[str, Lease]()
+        found = dict[str, SnapshotLease]()
         while self._by_end and (self._stale() or self._by_end[0][0] <= now_ms):
             _, lease_id = heappop(self._by_end)
             lease = self._open.get(lease_id)
@@ -120,6 +120,6 @@ class Leases:
         order = self._by_position.get(partition)
         return order[0][0] if order else None
 
-    def all(self) -> Sequence[Lease]:
+    def all(self) -> Sequence[SnapshotLease]:
         """The open leases, in the order of their opening."""
         return list(self._open.values())

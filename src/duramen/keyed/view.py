@@ -9,7 +9,7 @@ from duramen.keyed.commit_order import OWN, CountedPiece, Counting
 from duramen.keyed.compaction import Dropping
 from duramen.keyed.kernel import BACK, FORWARD, KEEP, AppliedBatches, Kernel
 from duramen.keyed.latest import Latest
-from duramen.keyed.latest_files import Block, FiledTable, Gone, MemoryParts, PartStore, TablePart
+from duramen.keyed.latest_files import FiledTable, Gone, MemoryParts, PartStore, RowBlock, TablePart
 from duramen.keyed.live import Live
 from duramen.keyed.prev import PAGE_RECORDS, MemoryPages, PageStore, Prev
 from duramen.keyed.samples import PositionSample, Samples
@@ -212,7 +212,7 @@ class KeyedView:
         self._applied = self._walk
         self._fork()
 
-    def _enter_block(self, block: Block) -> None:
+    def _enter_block(self, block: RowBlock) -> None:
         if self.prev.full() or block.records > len(self.prev.room()):
             self._write_page()
         self.prev.room()[: block.records] = block.distances

@@ -16,10 +16,10 @@ from duramen.metadata.state import ControllerState
 from duramen.storage.log.log import LogKey
 from duramen.storage.salvage.left import Leftovers, batches_of
 
-__all__ = ["Names", "read_names"]
+__all__ = ["MetadataNames", "read_names"]
 
 
-class Names(NamedTuple):
+class MetadataNames(NamedTuple):
     """The content of the metadata log. `whole`: nothing of it is lost; `deleted` are streams that it deletes.
 
     `clustered`: it is the log of a cluster, in which a snapshot may replace the batches before it.
@@ -39,13 +39,13 @@ class Names(NamedTuple):
         return "__cluster_metadata" if key is not None and key.stream_id == METADATA_STREAM_ID else ""
 
 
-def read_names(files: FileSystem, left: Leftovers) -> Names:
+def read_names(files: FileSystem, left: Leftovers) -> MetadataNames:
     """Read the newest snapshot of the metadata, and the metadata log after it."""
     state, expected = _snapshot(files)
     deleted, batches = set[StreamId](), list[bytes]()
     log = left.logs.get(METADATA_LOG_ID)
     if log is None:
-        return Names(state, deleted, batches, whole=False, clustered=bool(state.cluster_id))
+        return MetadataNames(state, deleted, batches, whole=False, clustered=bool(state.cluster_id))
     whole, clustered = left.whole, expected > 0
     for found, data in batches_of(files, log):
         if found.next_offset <= expected:
@@ -65,7 +65,7 @@ def read_names(files: FileSystem, left: Leftovers) -> Names:
             if isinstance(event, StreamDeleted):
                 deleted.add(UUID(event.id))
     whole = whole and expected >= log.end_offset
-    return Names(state, deleted, batches, whole, clustered or bool(state.cluster_id))
+    return MetadataNames(state, deleted, batches, whole, clustered or bool(state.cluster_id))
 
 
 def _snapshot(files: FileSystem) -> tuple[ControllerState, int]:

@@ -17,7 +17,7 @@ from duramen.host.clock import HostClock, HostRandomness
 from duramen.host.files import HostFileSystem
 from duramen.metadata.events import Event, StreamCreated, encode_event
 from duramen.metadata.snapshot import standalone_events
-from duramen.node.names import Names, read_names
+from duramen.node.names import MetadataNames, read_names
 from duramen.node.offline import HeldDirectory, hold
 from duramen.service.recreation import recreate
 from duramen.storage.directory import begin_directory, finish_directory
@@ -154,7 +154,7 @@ class _Salvage:
                 " or name a directory on another disk"
             )
 
-    def _kept(self, names: Names) -> list[LeftLog]:
+    def _kept(self, names: MetadataNames) -> list[LeftLog]:
         """The logs to keep, without the metadata log: not those of streams that are known to be deleted."""
         kept = []
         taken: set[LogKey] = set()
@@ -173,7 +173,7 @@ class _Salvage:
                 taken.add(log.key)
         return kept
 
-    def _write(self, files: FileSystem, directory_id: UUID, names: Names, kept: list[LeftLog]) -> Salvaged:
+    def _write(self, files: FileSystem, directory_id: UUID, names: MetadataNames, kept: list[LeftLog]) -> Salvaged:
         directory = NewDirectory(files, directory_id, self._advance)
         written = [(log, directory.add(plan_of(log), batches_of(self._files, log))) for log in kept]
         partial = sorted(_partial(names, kept, self._held.id)) if names.clustered else []
@@ -201,7 +201,7 @@ class _Salvage:
             directory_id, sorted(logs), self._left.findings, names.whole and self._left.whole, created, partial
         )
 
-    def _missing_events(self, names: Names, written: list[tuple[LeftLog, NewLog]]) -> list[Event]:
+    def _missing_events(self, names: MetadataNames, written: list[tuple[LeftLog, NewLog]]) -> list[Event]:
         partitions: dict[StreamId, int] = {}
         for _, new in written:
             key = new.log.key
@@ -254,7 +254,7 @@ def _dense(batches: Iterable[bytes], events: list[Event], epoch: int) -> Iterato
         offset = found.next_offset
 
 
-def _partial(names: Names, kept: list[LeftLog], directory_id: UUID | None) -> Iterator[Partial]:
+def _partial(names: MetadataNames, kept: list[LeftLog], directory_id: UUID | None) -> Iterator[Partial]:
     """Partitions of a cluster that other nodes held, or whose acknowledged records this directory may lack."""
     mine = {node_id for node_id, known in names.state.nodes.items() if known == str(directory_id)}
     here = {log.key for log in kept}
@@ -274,7 +274,7 @@ def _holds_offsets(files: FileSystem, log: LeftLog) -> bool:
     return False
 
 
-def _cut(files: FileSystem, kept: list[LeftLog], names: Names, cut: SalvagedEnd) -> None:
+def _cut(files: FileSystem, kept: list[LeftLog], names: MetadataNames, cut: SalvagedEnd) -> None:
     found: Mapping[int, LeftLog] = {
         log.key.partition: log for log in kept if log.key is not None and names.of(log.key) == cut.stream
     }

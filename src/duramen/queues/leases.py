@@ -21,7 +21,7 @@ from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
 from duramen.delivery.spans import DeliveryPhase
-from duramen.delivery.window import Outcome, State, Window
+from duramen.delivery.window import AcknowledgeType, State, Window
 from duramen.queues.answers import entry_json_size, entry_size
 from duramen.queues.names import Queue
 from duramen.queues.operations import ack_record, nack_record
@@ -317,7 +317,7 @@ class ShardLeases:
         for number, (queue, one) in enumerate(entries):
             try:
                 finders.of(queue).find(one.position)
-                self._mark(queue, one, Outcome.ACCEPT)
+                self._mark(queue, one, AcknowledgeType.ACCEPT)
             except DuramenError as error:
                 if not (again and isinstance(error, QueueEntryGone)):
                     refused[number] = error
@@ -335,7 +335,7 @@ class ShardLeases:
         for number, (queue, one) in enumerate(entries):
             try:
                 finders.of(queue).find(one.position)
-                [state] = self._mark(queue, one, Outcome.RELEASE)
+                [state] = self._mark(queue, one, AcknowledgeType.RELEASE)
             except DuramenError as error:
                 if not (again and isinstance(error, QueueLeaseExpired)):
                     refused[number] = error
@@ -345,7 +345,7 @@ class ShardLeases:
                 records.append(nack_record(queue.name, one.position, state.deliveries, visible_ms, now_ms))
         return Decided(records, refused)
 
-    def _mark(self, queue: Queue, one: LeasedEntry, outcome: Outcome) -> list[State]:
+    def _mark(self, queue: Queue, one: LeasedEntry, outcome: AcknowledgeType) -> list[State]:
         """Mark the outcome of an entry, effective once the row is written. Raises QueueLeaseExpired."""
         book, number = self._holding(queue, one)
         if book is not None and number is not None:
@@ -360,7 +360,7 @@ class ShardLeases:
             marks = [] if held is None else [State(held, held, DeliveryPhase.ACKNOWLEDGED, 0)]
         if book is not None and marks:
             book.marks += marks
-            accepts = outcome is Outcome.ACCEPT
+            accepts = outcome is AcknowledgeType.ACCEPT
             book.mark_key = state_key(queue.hash) if accepts else delivery_key(queue.hash, one.position.offset)
             self._marked[queue.hash] = book
         return marks
@@ -419,9 +419,9 @@ class _Finders:
         return found
 
 
-def older_lease_counts(outcome: Outcome) -> bool:
+def older_lease_counts(outcome: AcknowledgeType) -> bool:
     """Whether an outcome with a lease of an earlier leadership counts: the work on an existing entry is done."""
-    return outcome is Outcome.ACCEPT
+    return outcome is AcknowledgeType.ACCEPT
 
 
 def _too_large(entry: QueueEntry, size: int, most: int) -> QueueEntryTooLarge:

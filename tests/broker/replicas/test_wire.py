@@ -10,7 +10,7 @@ import pytest
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position, StreamId
 from duramen.base.leader_epochs import Takeover
-from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.broker.replicas.wire import PlacedMessage, decode, encode
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.messages import Permit, Reach, ReplicaFetch, ReplicaFetchAnswer, ReplicaRefusal
 
@@ -35,23 +35,23 @@ class OldAnswer(NamedTuple):
     batches: tuple[object, ...] = ()
 
 
-def body_of(*said: Said) -> bytes:
+def body_of(*said: PlacedMessage) -> bytes:
     return b"".join(bytes(piece) for piece in encode(said))
 
 
 def test_what_is_said_is_what_is_heard() -> None:
     said = [
-        Said(PLACES[0], ANSWER._replace(forgotten_id=77), (b"ab", b"c")),
-        Said(PLACES[1], REFUSED._replace(forgotten_id=-1)),
+        PlacedMessage(PLACES[0], ANSWER._replace(forgotten_id=77), (b"ab", b"c")),
+        PlacedMessage(PLACES[1], REFUSED._replace(forgotten_id=-1)),
     ]
     heard = list(decode(body_of(*said), 1))
     assert [(one.place, one.message) for one in heard] == [(one.place, one.message) for one in said]
     assert [b"".join(map(bytes, one.records)) for one in heard] == [b"abc", b""]
-    assert list(decode(body_of(Said(PLACES[0], FETCH)), 2)) == [Said(PLACES[0], FETCH)]
+    assert list(decode(body_of(PlacedMessage(PLACES[0], FETCH)), 2)) == [PlacedMessage(PLACES[0], FETCH)]
 
 
 def test_a_node_of_the_version_before_reads_it() -> None:
-    body = body_of(Said(PLACES[0], ANSWER._replace(forgotten_id=77), (b"abc",)))
+    body = body_of(PlacedMessage(PLACES[0], ANSWER._replace(forgotten_id=77), (b"abc",)))
     (size,) = struct.unpack_from(">I", body)
     _, answers = msgspec.msgpack.decode(
         body[4 : 4 + size], type=tuple[list[object], list[tuple[bytes, int, OldAnswer, int]]]
@@ -69,7 +69,7 @@ def test_what_a_node_of_the_version_before_says_is_read() -> None:
 
 
 def test_what_is_said_of_other_logs_than_are_named_is_refused() -> None:
-    body = body_of(Said(PLACES[0], ANSWER._replace(forgotten_id=7), (b"abc",)))
+    body = body_of(PlacedMessage(PLACES[0], ANSWER._replace(forgotten_id=7), (b"abc",)))
     for wrong in (b"\x90", b"\x92\x07\x07", b"\xc1"):
         with pytest.raises(RequestInvalid):
             list(decode(body[:-2] + wrong, 1))

@@ -15,7 +15,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.coordinators.lease.leases import position_of
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.keyed.view import VisibleRecords
 from duramen.metadata.decisions import Definition
 from duramen.sim.broker import CallbackResult
@@ -49,7 +49,7 @@ class KeyedReplicas:
         self.committed: dict[int, DecodedRecord] = {}
         self.known = 0
         self.number = 0
-        self.leases: dict[str, CallbackResult[Lease]] = {}
+        self.leases: dict[str, CallbackResult[SnapshotLease]] = {}
         self.checked = self.too_old = self.held = 0
         self._s0: dict[int, int] = {}
 

@@ -5,7 +5,7 @@ from tests.broker.views.test_views import Keyed
 
 from duramen.base.errors import ConfigInvalid
 from duramen.codec.batch import BatchInput, encode
-from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.leases import Leases, SnapshotLease
 from duramen.sim.broker import CallbackResult, ManualBroker
 
 MINUTE_MS = 60_000
@@ -110,7 +110,7 @@ def test_leases_hold_what_they_show(seed: int) -> None:
         world.produce()
         world.apply()
         if chance.random() < 0.3:
-            held.put(Lease(f"{step}", {0: chance.randint(world.view.s0, world.view.position)}, 1 << 60))
+            held.put(SnapshotLease(f"{step}", {0: chance.randint(world.view.s0, world.view.position)}, 1 << 60))
         if len(held) > 3:
             held.remove(held.all()[0].lease_id)
         world.move_s0(0)

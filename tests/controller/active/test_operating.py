@@ -29,7 +29,7 @@ from duramen.base.errors import (
 )
 from duramen.broker.control import requests
 from duramen.broker.control.responses import Answer, Done, Observed
-from duramen.controller.admin.cluster import ClusterAdmin, Look
+from duramen.controller.admin.cluster import ClusterAdmin, QuorumView
 from duramen.controller.admin.overview import PartitionFaults, faults, moving, nodes
 from duramen.controller.admin.replica_survey import ReplicaCompleteness, Survey
 from duramen.metadata.events import Endpoint, NodeRegistered
@@ -281,7 +281,7 @@ def test_without_a_controller_a_node_shows_what_it_knows_itself() -> None:
 
 
 def test_before_it_takes_part_a_node_knows_nothing() -> None:
-    answers: list[Look | DuramenError] = []
+    answers: list[QuorumView | DuramenError] = []
     lost = Scripted(lambda _: OutcomeUnknown("lost"))
     ClusterAdmin(lost, ControllerState, lambda: None).look(answers.append)
     assert kind_of(answers[0]) is NotController

@@ -9,7 +9,12 @@ from hypothesis import given
 from duramen.base.errors import BatchCorrupt
 from duramen.controller.quorum.ballot_file import BallotFile
 from duramen.controller.quorum.snapshot_chunks import Download, SnapshotBytes
-from duramen.controller.quorum.snapshots import Snapshot, SnapshotFiles, decode_snapshot_file, encode_snapshot_file
+from duramen.controller.quorum.snapshots import (
+    MetadataSnapshot,
+    SnapshotFiles,
+    decode_snapshot_file,
+    encode_snapshot_file,
+)
 from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.sim.machine.disk import Crashed, MemoryFileSystem
@@ -18,8 +23,8 @@ LEADER = ReplicaId(1, "a")
 VOTERS = Voters([Voter(LEADER, "h:1"), Voter(ReplicaId(2, "b"))])
 
 
-def snapshot(number: int) -> Snapshot:
-    return Snapshot(EpochEnd(number, 10 * number), VOTERS, b"state %d" % number)
+def snapshot(number: int) -> MetadataSnapshot:
+    return MetadataSnapshot(EpochEnd(number, 10 * number), VOTERS, b"state %d" % number)
 
 
 def files_with(*numbers: int) -> MemoryFileSystem:

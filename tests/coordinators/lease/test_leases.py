@@ -11,7 +11,7 @@ from duramen.base.errors import NotCoordinator, SnapshotCut, SnapshotLeaseExpire
 from duramen.broker.streams import Stream
 from duramen.broker.views.held_bytes import held_bytes
 from duramen.coordinators.lease.leases import SnapshotLeases, position_of
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.sim.broker import CallbackResult, ManualBroker
 
 LEASE_MS = 20_000
@@ -22,7 +22,7 @@ class Leasing(Keyed):
 
     def __init__(self, seed: int = 0, **config: Any) -> None:
         super().__init__(seed, snapshot_lease_ms=LEASE_MS, **config)
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, SnapshotLease] = {}
 
     @property
     def stream(self) -> Stream:
@@ -34,7 +34,7 @@ class Leasing(Keyed):
         checked: CallbackResult[int] = CallbackResult()
         self.view.check(at, checked)
         self.hand.settle()
-        answer: CallbackResult[Lease] = CallbackResult()
+        answer: CallbackResult[SnapshotLease] = CallbackResult()
         if checked.error is None:
             self.hand.broker.leases.open(self.stream, name, {0: checked.value}, answer)
             self.hand.settle()
@@ -44,7 +44,7 @@ class Leasing(Keyed):
             raise checked.error
 
     def renew(self, name: str) -> None:
-        answer: CallbackResult[Lease] = CallbackResult()
+        answer: CallbackResult[SnapshotLease] = CallbackResult()
         self.hand.broker.leases.renew(self.stream, name, answer)
         self.hand.settle()
         self.leases[name] = answer.value
@@ -169,12 +169,12 @@ def test_records_that_were_lost_and_written_anew_are_told() -> None:
 
 def test_a_node_without_coordinators_keeps_none() -> None:
     hand = ManualBroker()
-    stream, answer = hand.create("users", keyed="true"), CallbackResult[Lease]()
+    stream, answer = hand.create("users", keyed="true"), CallbackResult[SnapshotLease]()
     leases = SnapshotLeases(hand.broker.streams, hand.clock)
     leases.open(stream, "a", {0: 0}, answer)
     assert isinstance(answer.error, NotCoordinator)
     for ask in (leases.renew, leases.close):
-        refused: CallbackResult[Lease] = CallbackResult()
+        refused: CallbackResult[SnapshotLease] = CallbackResult()
         ask(stream, "a", refused)
         assert isinstance(refused.error, SnapshotLeaseNotFound)
     assert list(leases.all(stream)) == []

@@ -19,7 +19,7 @@ from duramen.coordinators.lease.shard import (
     OpenLease,
     RenewLease,
 )
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 
 STREAMS = [UUID(int=7), UUID(int=8)]
 NO_ROWS = cast("StateRows", None)
@@ -53,7 +53,7 @@ class World:
         self.log = Log()
         self.shard = LeaseShard()
         self.now_ms = 1_000_000
-        self.open: dict[str, tuple[UUID, Lease]] = {}
+        self.open: dict[str, tuple[UUID, SnapshotLease]] = {}
         self.expired: dict[str, tuple[UUID, int]] = {}
 
     def do(self, command: Command) -> object:
@@ -112,7 +112,7 @@ class World:
             stream_id, name = chance.choice(STREAMS), f"lease-{number}"
             positions = {partition: chance.randrange(50) for partition in range(chance.randrange(1, 4))}
             expires_ms = self.now_ms + chance.randrange(1, 60_000)
-            lease = Lease(name, positions, expires_ms, self.now_ms, dict.fromkeys(positions, 3))
+            lease = SnapshotLease(name, positions, expires_ms, self.now_ms, dict.fromkeys(positions, 3))
             self.open[name] = stream_id, lease
             assert self.do(OpenLease(stream_id, lease)) == lease
         elif draw < 0.55:
@@ -151,7 +151,7 @@ def test_it_is_what_the_model_says(seed: int) -> None:
 
 def test_what_has_ended_is_not_renewed() -> None:
     world = World()
-    world.do(OpenLease(STREAMS[0], Lease("a", {0: 5}, world.now_ms + 10)))
+    world.do(OpenLease(STREAMS[0], SnapshotLease("a", {0: 5}, world.now_ms + 10)))
     world.now_ms += 10  # nothing has expired it yet
     for command in (RenewLease(STREAMS[0], "a", 1000), CloseLease(STREAMS[0], "a")):
         with pytest.raises(SnapshotLeaseExpired):
@@ -161,7 +161,7 @@ def test_what_has_ended_is_not_renewed() -> None:
 
 def test_what_is_due_is_asked_for_again_later_only() -> None:
     shard = LeaseShard()
-    [record] = decoded(list(shard.decide(OpenLease(STREAMS[0], Lease("a", {0: 5}, 10)), NO_ROWS, 0).records))
+    [record] = decoded(list(shard.decide(OpenLease(STREAMS[0], SnapshotLease("a", {0: 5}, 10)), NO_ROWS, 0).records))
     shard.apply(record)
     assert shard.next_ms() == 10
     assert len(list(shard.due(10))) == 1
@@ -173,11 +173,11 @@ def test_there_is_a_bound_of_open_ones_and_of_expired_ones() -> None:
     world.shard = LeaseShard(most=10)
     for turn in range(4):
         for number in range(10):
-            lease = Lease(f"{turn}-{number}", {}, world.now_ms + 100)
+            lease = SnapshotLease(f"{turn}-{number}", {}, world.now_ms + 100)
             world.do(OpenLease(STREAMS[0], lease))
             world.open[lease.lease_id] = STREAMS[0], lease
         with pytest.raises(NodeBusy, match="10 leases"):
-            world.do(OpenLease(STREAMS[0], Lease("one", {}, 10**9)))
+            world.do(OpenLease(STREAMS[0], SnapshotLease("one", {}, 10**9)))
         world.let_pass(5000)
     known = [name for name in world.expired if isinstance(world.refusal(STREAMS[0], name), SnapshotLeaseExpired)]
     assert 10 <= len(known) <= 20

@@ -8,7 +8,7 @@ from duramen.base.errors import FencedLeaderEpoch
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.shard import Decision
 from duramen.coordinators.share.requests import ChangeStates, ReadState, StateChange, Was, WriteState, key_of
-from duramen.coordinators.share.shard import Forget, Renew, ShareCommand, ShareStateShard
+from duramen.coordinators.share.shard import ForgetStates, Renew, ShareCommand, ShareStateShard
 from duramen.coordinators.share.state import changes, find_state, find_updates
 from duramen.groups.share_fencing import ANYBODY
 from duramen.groups.share_records import ShareKey, encode_key
@@ -102,7 +102,7 @@ def test_so_many_updates_are_followed_by_a_snapshot_also_where_another_leads_mea
     assert found == [1, 2, 3, 0, 1, 2]
     keeper.do(Renew(KEY))
     assert (find_updates(keeper.rows, KEY), keeper.start_offset) == ([], 6)
-    keeper.do(Forget((KEY,)))
+    keeper.do(ForgetStates((KEY,)))
     assert find_state(keeper.rows, KEY) is None
     assert keeper.decide(Renew(KEY)).records == []
 

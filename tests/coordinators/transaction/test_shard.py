@@ -10,13 +10,13 @@ from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.runtime.shard import Decision
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.coordinators.transaction.shard import (
-    Change,
+    ChangeId,
     Command,
     Ends,
     FinishLeft,
-    Forget,
+    ForgetId,
+    IdOutcome,
     KeepQuery,
-    Outcome,
     Step,
     TransactionShard,
 )
@@ -68,22 +68,22 @@ def fence(_: TransactionalId | None) -> TransactionalId | None:
 
 def test_a_final_refusal_is_said_once_what_it_was_decided_on_is_stored_again() -> None:
     made = Made()
-    made.do(Change("t", lambda _: ONE))
-    refused = made.decide(Change("t", fence))
-    assert refused.records == made.decide(Change("t", lambda _: ONE)).records
-    assert isinstance(cast("Outcome", refused.response).error, ProducerFenced)
-    unknown = made.decide(Change("u", fence))
+    made.do(ChangeId("t", lambda _: ONE))
+    refused = made.decide(ChangeId("t", fence))
+    assert refused.records == made.decide(ChangeId("t", lambda _: ONE)).records
+    assert isinstance(cast("IdOutcome", refused.response).error, ProducerFenced)
+    unknown = made.decide(ChangeId("u", fence))
     assert [value for _, value in unknown.records] == [None]
 
 
 def test_a_node_that_is_alone_refuses_at_once() -> None:
     with pytest.raises(ProducerFenced):
-        Made(InOneStep()).decide(Change("t", fence))
+        Made(InOneStep()).decide(ChangeId("t", fence))
 
 
 def test_who_decided_knows_more_than_the_record_says() -> None:
     made, other = Made(), Made()
-    for key, value in made.do(Change("t", lambda _: ONE)).records:
+    for key, value in made.do(ChangeId("t", lambda _: ONE)).records:
         other.apply(key, value)
     assert made.known.get("t") == ONE
     assert other.known.get("t") == ONE._replace(last_epoch=-1)
@@ -92,7 +92,7 @@ def test_who_decided_knows_more_than_the_record_says() -> None:
 def test_what_is_prepared_is_complete_behind_its_markers_where_no_other_node_may_lead() -> None:
     ends = InOneStep()
     made = Made(ends)
-    decision = made.do(Change("t", lambda _: PREPARED))
+    decision = made.do(ChangeId("t", lambda _: PREPARED))
     known = made.known.get("t")
     assert known is not None
     assert (known.state, known.sequence >= 0) == (TransactionState.PREPARE_COMMIT, True)
@@ -102,18 +102,18 @@ def test_what_is_prepared_is_complete_behind_its_markers_where_no_other_node_may
     left = made.decide(FinishLeft("t"))
     assert (left.records, ends.stored) == ((), [False, True])
     made.apply(key, value)
-    assert made.known.get("t") == cast("Outcome", decision.response).one
+    assert made.known.get("t") == cast("IdOutcome", decision.response).one
     assert made.decide(FinishLeft("t")).together is None
 
 
 def test_all_that_it_knows_is_forgotten_and_nothing_else() -> None:
     made = Made()
     made.known.put(ONE._replace(id="of another partition"))
-    made.do(Change("t", lambda _: ONE))
-    made.do(Change("u", lambda _: ONE._replace(id="u")))
+    made.do(ChangeId("t", lambda _: ONE))
+    made.do(ChangeId("u", lambda _: ONE._replace(id="u")))
     made.do(KeepQuery("q", Query("q", 1, ("r",))))
-    assert made.do(Forget("u", lambda _: True)).records
-    assert not made.decide(Forget("t", lambda _: False)).records
+    assert made.do(ForgetId("u", lambda _: True)).records
+    assert not made.decide(ForgetId("t", lambda _: False)).records
     assert ("u" in made.known, "t" in made.known, made.known.query("q") is None) == (False, True, False)
     made.shard.forget()
     assert [one.id for one in made.known.values()] == ["of another partition"]

@@ -13,7 +13,7 @@ from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.layout import EMPTY
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.delivery.window import Outcome
+from duramen.delivery.window import AcknowledgeType
 from duramen.queues import changes, leases, machine
 from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
@@ -119,7 +119,7 @@ def _lease_again(right: Original) -> Original:
 def _refuse_older(right: Original) -> Original:
     del right
 
-    def older_lease_counts(outcome: Outcome) -> bool:
+    def older_lease_counts(outcome: AcknowledgeType) -> bool:
         del outcome
         return False
 

@@ -19,7 +19,7 @@ from duramen.coordinators.lease.held import HeldPositions
 from duramen.coordinators.lease.requests import LeaseRow, LeasesFound
 from duramen.keyed import checkpoint as view_checkpoint
 from duramen.keyed.checkpoint import LogPositions, ViewCheckpoint
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.keyed.live_passes import LiveWindow
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.rpc.server import Done
@@ -80,7 +80,7 @@ def _forget_leases(_: Original) -> Original:
 
 
 def _hold_nothing(_: Original) -> Original:
-    def _hold(self: LeaseCoordinator, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
+    def _hold(self: LeaseCoordinator, stream_id: StreamId, lease: SnapshotLease, done: Done[LeasesFound]) -> None:
         del self, stream_id
         done(LeasesFound((LeaseRow.of(lease),)))
 

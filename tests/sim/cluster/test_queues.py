@@ -15,7 +15,7 @@ from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import runtime
 from duramen.coordinators.runtime.shard import BatchRowKind
-from duramen.delivery.window import Outcome
+from duramen.delivery.window import AcknowledgeType
 from duramen.queues import changes, leases
 from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
@@ -96,7 +96,7 @@ def _cut_uncommitted(_: Original) -> Original:
 
 
 def _refuse_older_leases(_: Original) -> Original:
-    def older_lease_counts(outcome: Outcome) -> bool:
+    def older_lease_counts(outcome: AcknowledgeType) -> bool:
         del outcome
         return False
 

@@ -17,7 +17,7 @@ from duramen.bench.load.schedule import Schedule
 from duramen.bench.load.worker import LoadWorker
 from duramen.bench.report.targets import Rounds, TargetOutcome, at_least, at_most, not_measured, told
 from duramen.client.api.client import Client, connect
-from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.leases import Leases, SnapshotLease
 from duramen.keyed.snapshots import SnapshotBounds
 from duramen.node.process import NodeProcess
 
@@ -184,12 +184,12 @@ def _opening(client: Client, of: Amounts) -> list[TargetOutcome]:
     """At the view: with so many leases held a snapshot is opened, its lease is entered, and S0 is asked for."""
     leases = Leases()
     for number in range(_LEASES):
-        leases.put(Lease(f"lease-{number}", {0: number}, 1 << 60))
+        leases.put(SnapshotLease(f"lease-{number}", {0: number}, 1 << 60))
     bounds, took_ns = SnapshotBounds(0, _LEASES, 0), list[int]()
     for _ in range(_OPENED):
         began_ns = time.perf_counter_ns()
         bounds.check_snapshot(_LEASES)
-        leases.put(Lease("new", {0: _LEASES}, 1 << 60))
+        leases.put(SnapshotLease("new", {0: _LEASES}, 1 << 60))
         leases.oldest(0)
         took_ns.append(time.perf_counter_ns() - began_ns)
         leases.remove("new")

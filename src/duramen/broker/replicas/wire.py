@@ -24,7 +24,7 @@ from duramen.base.ports import Buffer
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.messages import ReplicaFetch, ReplicaFetchAnswer, ReplicationCheckpoint, SnapshotBound
 
-__all__ = ["Said", "decode", "encode"]
+__all__ = ["PlacedMessage", "decode", "encode"]
 
 _PLACES_KEPT: Final = 1 << 14
 _SIZE: Final = struct.Struct(">I")
@@ -63,7 +63,7 @@ class _Head(NamedTuple):
     bounds: list[_Bounded] = []  # noqa: RUF012
 
 
-class Said(NamedTuple):
+class PlacedMessage(NamedTuple):
     """A message for the replica of a partition, and the batches that come with an answer."""
 
     place: PartitionId
@@ -76,7 +76,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Head)
 _ids_decoder: Final = msgspec.msgpack.Decoder(list[int | None])
 
 
-def encode(said: Sequence[Said]) -> list[Buffer]:
+def encode(said: Sequence[PlacedMessage]) -> list[Buffer]:
     """The messages as one body, in pieces: the batches are not copied."""
     fetches: list[tuple[bytes, int, tuple[object, ...]]] = []
     checkpoints: list[tuple[int, tuple[ReplicationCheckpoint, ...]]] = []
@@ -104,7 +104,7 @@ def encode(said: Sequence[Said]) -> list[Buffer]:
     return [_SIZE.pack(len(packed)), packed, *bodies]
 
 
-def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
+def decode(body: Buffer, sender_id: int) -> Iterator[PlacedMessage]:
     """The messages in these bytes. Raises RequestInvalid, also if they do not name `sender_id` as their sender."""
     whole = memoryview(body)
     try:
@@ -119,7 +119,7 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
     for number, asked in enumerate(head.fetches):
         _check(asked.fetch.node_id, sender_id)
         fetch = asked.fetch._replace(checkpoints=checkpoints[number]) if number in checkpoints else asked.fetch
-        yield Said(_place(asked.stream, asked.partition), fetch)
+        yield PlacedMessage(_place(asked.stream, asked.partition), fetch)
     if len(forgotten) != len(head.answers):
         raise RequestInvalid("a replica answers about other logs than it names")
     bounds = dict(head.bounds)
@@ -128,7 +128,7 @@ def decode(body: Buffer, sender_id: int) -> Iterator[Said]:
         if answered.answer.batches or answered.size > len(whole) - at:
             raise RequestInvalid("an answer of a replica names batches that did not come")
         answer = answered.answer._replace(forgotten_id=forgotten_id, snapshots=bounds.get(number))
-        yield Said(_place(answered.stream, answered.partition), answer, (whole[at : at + answered.size],))
+        yield PlacedMessage(_place(answered.stream, answered.partition), answer, (whole[at : at + answered.size],))
         at += answered.size
 
 

@@ -11,7 +11,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.codec.kafka.schema import Schema
 
 __all__ = [
-    "Subscription",
+    "ConsumerSubscription",
     "decode_assignment",
     "decode_subscription",
     "encode_assignment",
@@ -48,7 +48,7 @@ _ASSIGNMENT: Final = Schema(
 )
 
 
-class Subscription(NamedTuple):
+class ConsumerSubscription(NamedTuple):
     """A member's subscription, and the partitions that it has kept, by topic."""
 
     topics: frozenset[str]
@@ -56,12 +56,12 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes) -> ConsumerSubscription:
     """The whole subscription of a member. Raises RequestInvalid."""
     body = _body(data)
     message = _SUBSCRIPTION.decode(min(int.from_bytes(data[: len(_VERSION)], "big"), _NEWEST), body)
     owned: dict[str, Sequence[int]] = {one["topic"]: one["partitions"] for one in message["owned_partitions"]}
-    return Subscription(frozenset(message["topics"]), owned, message["rack_id"])
+    return ConsumerSubscription(frozenset(message["topics"]), owned, message["rack_id"])
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:

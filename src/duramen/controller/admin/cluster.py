@@ -40,7 +40,7 @@ __all__ = [
     "ClusterAdmin",
     "ControllerClient",
     "Elected",
-    "Look",
+    "QuorumView",
     "endpoint_of",
 ]
 
@@ -70,7 +70,7 @@ class Elected(NamedTuple):
     error: DuramenError | None
 
 
-class Look(NamedTuple):
+class QuorumView(NamedTuple):
     """The quorum, and whether its leader has reported it: only the leader knows the others' progress."""
 
     observed: Observed
@@ -133,12 +133,12 @@ class ClusterAdmin:
             raise NotController("this node has not joined a cluster yet")
         return Observed(*described[:5], tuple(described.endpoints))
 
-    def look(self, done: Callable[[Look | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
+    def look(self, done: Callable[[QuorumView | DuramenError], None], *, within_ms: int = WITHIN_MS) -> None:
         """Like `observe`; what this node knows if no controller responds."""
 
         def answered(observed: Observed | DuramenError) -> None:
             if isinstance(observed, Observed):
-                done(Look(observed, from_leader=True))
+                done(QuorumView(observed, from_leader=True))
             elif isinstance(observed, NotController | OutcomeUnknown):
                 self._look_from_here(done)
             else:
@@ -146,13 +146,13 @@ class ClusterAdmin:
 
         self.observe(answered, within_ms=within_ms)
 
-    def _look_from_here(self, done: Callable[[Look | DuramenError], None]) -> None:
+    def _look_from_here(self, done: Callable[[QuorumView | DuramenError], None]) -> None:
         try:
             seen = self.seen_from_here()
         except DuramenError as error:
             done(error)
         else:
-            done(Look(seen, from_leader=False))
+            done(QuorumView(seen, from_leader=False))
 
     # -- leaders ------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
 from duramen.broker.replicas.throttle.throttle import UNLIMITED, CatchUpThrottle
-from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.broker.replicas.wire import PlacedMessage, decode, encode
 from duramen.controller.membership.client import Asker
 from duramen.controller.membership.network import PeerNetwork
 from duramen.controller.membership.repairs import Repairs
@@ -117,7 +117,7 @@ class Replicating:
         self._pace: CatchUpThrottle | None = None
         self._epoch = -1
         self._replicas: Replicas | None = None
-        self._said: dict[int, list[Said]] = {}
+        self._said: dict[int, list[PlacedMessage]] = {}
         self._proposed: list[tuple[PartitionId, AlterPartition]] = []
         self._flushes = False
         store.quarantine.watch(lambda segment: store.soon(partial(self._damaged, segment)))
@@ -251,7 +251,7 @@ class Replicating:
         self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
     ) -> None:
         self.bytes_out += sum(map(len, records))
-        self._said.setdefault(node_id, []).append(Said(place, message, records))
+        self._said.setdefault(node_id, []).append(PlacedMessage(place, message, records))
         self._flush_soon()
 
     def propose(self, place: PartitionId, proposal: AlterPartition) -> None:
@@ -306,7 +306,7 @@ class Replicating:
             request = requests.AlterPartitions(tuple(_proposal(place, alteration) for place, alteration in some))
             self._asker.ask(request, partial(self._altered, some), within_ms=_WITHIN_MS)
 
-    def _lost(self, said: Sequence[Said]) -> None:
+    def _lost(self, said: Sequence[PlacedMessage]) -> None:
         if self._replicas is not None:
             for place, message, _ in said:
                 self._replicas.lost(place, message)

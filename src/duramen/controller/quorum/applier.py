@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from duramen.controller.quorum.entries import data_of, events_of
-from duramen.controller.quorum.snapshots import Snapshot
+from duramen.controller.quorum.snapshots import MetadataSnapshot
 from duramen.metadata.events import Event
 from duramen.metadata.snapshot import decode_snapshot, encode_snapshot
 from duramen.metadata.state import ControllerState
@@ -66,7 +66,7 @@ class EventsApplied:
         self.voters = founders
         self.unsaved_bytes = 0
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: MetadataSnapshot) -> None:
         """Load a later snapshot. Raises BatchCorrupt."""
         if snapshot.end.offset < self.end.offset:
             raise AssertionError(f"what is applied up to {self.end} would go back to {snapshot.end}")
@@ -84,6 +84,6 @@ class EventsApplied:
             self.voters = self.voters if batch.voters is None else batch.voters
             self.unsaved_bytes += len(data_of(batch))
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetadataSnapshot:
         """A snapshot of the present state."""
-        return Snapshot(self.end, self.voters, self._view.image())
+        return MetadataSnapshot(self.end, self.voters, self._view.image())

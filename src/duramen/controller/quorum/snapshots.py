@@ -19,7 +19,7 @@ from duramen.raft.epochs import EpochEnd
 from duramen.raft.voters import ReplicaId, Voter, Voters
 from duramen.storage.io import write_all
 
-__all__ = ["FoundSnapshot", "Snapshot", "SnapshotFiles", "decode_snapshot_file", "encode_snapshot_file"]
+__all__ = ["FoundSnapshot", "MetadataSnapshot", "SnapshotFiles", "decode_snapshot_file", "encode_snapshot_file"]
 
 _FORMAT: Final = 1
 _MAGIC: Final = b"DURSNAP1"
@@ -29,7 +29,7 @@ _NEW: Final = ".new"
 _KEPT: Final = 2  # a follower may be fetching the older one
 
 
-class Snapshot(NamedTuple):
+class MetadataSnapshot(NamedTuple):
     """The state and the voters after all entries below `end`."""
 
     end: EpochEnd
@@ -40,7 +40,7 @@ class Snapshot(NamedTuple):
 class FoundSnapshot(NamedTuple):
     """The newest sound snapshot, and the paths of later, damaged ones."""
 
-    snapshot: Snapshot | None
+    snapshot: MetadataSnapshot | None
     damaged: tuple[str, ...]
 
 
@@ -51,7 +51,7 @@ class _Row(msgspec.Struct, array_like=True, frozen=True):
     state: bytes
 
 
-def encode_snapshot_file(snapshot: Snapshot) -> bytes:
+def encode_snapshot_file(snapshot: MetadataSnapshot) -> bytes:
     """The bytes of the snapshot's file."""
     voters = [(voter.id.node_id, voter.id.directory_id, voter.endpoint) for voter in snapshot.voters]
     row = _Row(snapshot.end.epoch, snapshot.end.offset, voters, snapshot.state)
@@ -59,7 +59,7 @@ def encode_snapshot_file(snapshot: Snapshot) -> bytes:
     return _MAGIC + struct.pack(">I", crc32c(body)) + body
 
 
-def decode_snapshot_file(data: bytes) -> Snapshot:
+def decode_snapshot_file(data: bytes) -> MetadataSnapshot:
     """The snapshot in these bytes. Raises BatchCorrupt."""
     if len(data) < _HEADER.size:
         raise BatchCorrupt("a snapshot of the metadata log is cut off")
@@ -70,7 +70,7 @@ def decode_snapshot_file(data: bytes) -> Snapshot:
         raise BatchCorrupt(f"a snapshot of the metadata log has the format {format_}; this version knows {_FORMAT}")
     row = msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=_Row)
     voters = Voters(Voter(ReplicaId(node_id, directory), endpoint) for node_id, directory, endpoint in row.voters)
-    return Snapshot(EpochEnd(row.epoch, row.offset), voters, row.state)
+    return MetadataSnapshot(EpochEnd(row.epoch, row.offset), voters, row.state)
 
 
 def _path(end: EpochEnd) -> str:

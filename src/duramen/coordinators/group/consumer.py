@@ -45,7 +45,7 @@ from duramen.groups.consumer_values import (
 )
 from duramen.groups.group import Group
 from duramen.groups.members import request_bytes
-from duramen.groups.migration import Policy, upgraded
+from duramen.groups.migration import MigrationPolicy, upgraded
 from duramen.groups.records import OtherKey
 from duramen.groups.values import GroupSnapshot, JoinRequest, MemberSnapshot, SyncRequest
 
@@ -93,7 +93,7 @@ class ConsumerGroups:
         """
         self._offsets = offsets
         self._classic = classic
-        self._policy = Policy.named(settings.text("group.consumer.migration.policy"))
+        self._policy = MigrationPolicy.named(settings.text("group.consumer.migration.policy"))
         self._clock = clock
         self._deadlines = deadlines
         self._room = room

@@ -28,7 +28,7 @@ from duramen.coordinators.lease.requests import (
 from duramen.coordinators.lease.shard import CloseLease, Command, LeaseShard, OpenLease, RenewLease
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway
@@ -98,8 +98,8 @@ class LeaseCoordinator:
 
     # -- opening ------------------------------------------------------------------------------------
 
-    def _open(self, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
-        def stored(outcome: Lease | DuramenError) -> None:
+    def _open(self, stream_id: StreamId, lease: SnapshotLease, done: Done[LeasesFound]) -> None:
+        def stored(outcome: SnapshotLease | DuramenError) -> None:
             if isinstance(outcome, DuramenError):
                 done(outcome)
             else:
@@ -107,7 +107,7 @@ class LeaseCoordinator:
 
         self._submit(OpenLease(stream_id, lease), stored)
 
-    def _hold(self, stream_id: StreamId, lease: Lease, done: Done[LeasesFound]) -> None:
+    def _hold(self, stream_id: StreamId, lease: SnapshotLease, done: Done[LeasesFound]) -> None:
         """Make each leader hold the snapshot; a leader that has been replaced meanwhile does not count."""
 
         def held(error: DuramenError | None) -> None:
@@ -142,7 +142,7 @@ class LeaseCoordinator:
 
 
 def _told(done: Done[LeasesFound]) -> Callable[[Any], None]:
-    def told(outcome: Lease | DuramenError | None) -> None:
+    def told(outcome: SnapshotLease | DuramenError | None) -> None:
         if isinstance(outcome, DuramenError):
             done(outcome)
         else:

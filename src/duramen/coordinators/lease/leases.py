@@ -16,7 +16,7 @@ from duramen.coordinators.lease.requests import ASK_LEASE, AskLease, LeaseRow, L
 from duramen.coordinators.lease.shard import CloseLease, Command, EndLeases, LeaseShard, OpenLease, RenewLease
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import CoordinatorShard, ShardAnswer, ShardKind
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.metadata.events import Event, StreamConfigured, StreamDeleted
 from duramen.rpc.caller import Caller
 from duramen.rpc.retry import KnownLeader, Retrying, RetryPace, Underway, unasked_as
@@ -87,11 +87,11 @@ class SnapshotLeases:
         shard = self._shard()
         return 0 if shard is None else shard.oldest(stream_id, partition)
 
-    def get(self, stream: Stream, lease_id: str) -> Lease:
+    def get(self, stream: Stream, lease_id: str) -> SnapshotLease:
         """An open lease. Raises SnapshotLeaseNotFound, SnapshotLeaseExpired, CoordinatorLoading."""
         return self._known().get(stream.id, lease_id, self._clock.wall_ms())
 
-    def all(self, stream: Stream) -> Sequence[Lease]:
+    def all(self, stream: Stream) -> Sequence[SnapshotLease]:
         """The open leases of a stream. Raises CoordinatorLoading."""
         return self._known().all(stream.id, self._clock.wall_ms())
 
@@ -143,7 +143,7 @@ class SnapshotLeases:
         expires_ms = now_ms + _lease_ms(stream)
         if epochs is None:
             epochs = {index: epoch_before(stream.partition(index), position) for index, position in positions.items()}
-        lease, remote = Lease(lease_id, positions, expires_ms, now_ms, epochs), self._remote
+        lease, remote = SnapshotLease(lease_id, positions, expires_ms, now_ms, epochs), self._remote
 
         def ensured(error: DuramenError | None) -> None:
             if error is not None:
@@ -250,7 +250,7 @@ def _lease_ms(stream: Stream) -> int:
     return stream.config.integer("snapshot.lease.ms")
 
 
-def position_of(stream: Stream, index: int, lease: Lease) -> int:
+def position_of(stream: Stream, index: int, lease: SnapshotLease) -> int:
     """The position of a lease in a partition. Raises StreamNotFound, or SnapshotCut if records of it were truncated."""
     position = lease.positions.get(index)
     if position is None:

@@ -8,7 +8,7 @@ import msgspec
 from duramen.base.errors import BatchCorrupt
 from duramen.base.ids import StreamId
 from duramen.codec.batch import DecodedRecord
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 
 __all__ = ["LEASES_CONFIG", "LEASES_STREAM", "StoredLease", "decode_lease", "encode_lease"]
 
@@ -30,7 +30,7 @@ class StoredLease(msgspec.Struct, frozen=True):
     """A lease of a stream, open or expired."""
 
     stream_id: StreamId
-    lease: Lease
+    lease: SnapshotLease
     expired: bool = False
 
 
@@ -55,5 +55,5 @@ def decode_lease(record: DecodedRecord) -> StoredLease | None:
         raise BatchCorrupt(f"the record at offset {record.offset} is no lease: {error}") from None
     positions = {index: position for index, position, _ in value.partitions}
     epochs = {index: epoch for index, _, epoch in value.partitions}
-    lease = Lease(lease_id, positions, value.expires_ms, value.opened_ms, epochs)
+    lease = SnapshotLease(lease_id, positions, value.expires_ms, value.opened_ms, epochs)
     return StoredLease(value.stream, lease, value.expired)

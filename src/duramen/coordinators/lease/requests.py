@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.rpc.methods import Method
 
 __all__ = [
@@ -28,16 +28,16 @@ class LeaseRow(msgspec.Struct, frozen=True, array_like=True):
     opened_ms: int
 
     @classmethod
-    def of(cls, lease: Lease) -> "LeaseRow":
+    def of(cls, lease: SnapshotLease) -> "LeaseRow":
         """The row of a lease, for other nodes."""
         positions = [(index, position, lease.epochs.get(index, -1)) for index, position in lease.positions.items()]
         return cls(lease.lease_id, tuple(positions), lease.expires_ms, lease.opened_ms)
 
-    def lease(self) -> Lease:
+    def lease(self) -> SnapshotLease:
         """The lease."""
         positions = {index: position for index, position, _ in self.positions}
         epochs = {index: epoch for index, _, epoch in self.positions}
-        return Lease(self.lease_id, positions, self.expires_ms, self.opened_ms, epochs)
+        return SnapshotLease(self.lease_id, positions, self.expires_ms, self.opened_ms, epochs)
 
 
 class AskLease(msgspec.Struct, frozen=True, array_like=True):

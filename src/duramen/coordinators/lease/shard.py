@@ -13,7 +13,7 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
 from duramen.coordinators.lease.records import StoredLease, decode_lease, encode_lease
 from duramen.coordinators.runtime.shard import Decision
-from duramen.keyed.leases import Lease, Leases
+from duramen.keyed.leases import Leases, SnapshotLease
 
 __all__ = ["REMEMBERED_MS", "CloseLease", "Command", "EndLeases", "LeaseShard", "OpenLease", "RenewLease"]
 
@@ -30,7 +30,7 @@ class OpenLease(NamedTuple):
     """Hold a snapshot open."""
 
     stream_id: StreamId
-    lease: Lease
+    lease: SnapshotLease
 
 
 class RenewLease(NamedTuple):
@@ -80,11 +80,11 @@ class LeaseShard:
 
     # -- queries ------------------------------------------------------------------------------------
 
-    def get(self, stream_id: StreamId, lease_id: str, now_ms: int) -> Lease:
+    def get(self, stream_id: StreamId, lease_id: str, now_ms: int) -> SnapshotLease:
         """An open lease of a stream. Raises SnapshotLeaseExpired or SnapshotLeaseNotFound."""
         return self._leases(stream_id).get(lease_id, now_ms)
 
-    def all(self, stream_id: StreamId, now_ms: int) -> Sequence[Lease]:
+    def all(self, stream_id: StreamId, now_ms: int) -> Sequence[SnapshotLease]:
         """The open leases of a stream."""
         return [lease for lease in self._leases(stream_id).all() if lease.expires_ms > now_ms]
 

@@ -11,7 +11,7 @@ from duramen.base.ports import StateRows
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.coordinators.share.requests import ChangeStates, ReadState, StatesChanged, Was, WriteState, share_key
-from duramen.coordinators.share.shard import Forget, Renew, ShareCommand, Tidied, Tidy
+from duramen.coordinators.share.shard import ForgetStates, Renew, ShareCommand, Tidied, Tidy
 from duramen.coordinators.share.state import SHARE_STATE_STREAM, Kept, StateStream, snapshot_offsets
 from duramen.groups.share_records import ShareKey
 from duramen.rpc.server import Done as Answered
@@ -106,7 +106,7 @@ class ShareCoordinator:
         for key in keys:
             by_partition.setdefault(self._stream.place_of(key).partition, []).append(key)
         for index, mine in by_partition.items():
-            self._submit(index, Forget(tuple(mine)), _nobody)
+            self._submit(index, ForgetStates(tuple(mine)), _nobody)
 
     # -- letting go ---------------------------------------------------------------------------------
 

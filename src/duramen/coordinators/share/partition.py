@@ -24,7 +24,7 @@ from duramen.codec.batch import CONTROL, Header, batches
 from duramen.coordinators.group.share_configs import ShareConfig
 from duramen.coordinators.share.persister import SharePersister, StateWriter
 from duramen.coordinators.share.topics import SharedQueue
-from duramen.delivery.window import Acquired, Decision, Outcome, State, Window
+from duramen.delivery.window import AcknowledgeType, Acquired, Decision, State, Window
 from duramen.groups.share_records import UNKNOWN_START, ShareKey, ShareState
 from duramen.queues.topics import SharedRead
 
@@ -44,8 +44,11 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Acknowledgement types, in Kafka's numbers; a gap is an offset without a record."""
 
 _OUTCOMES: Final = {
-    GAP: Outcome.REJECT, ACCEPT: Outcome.ACCEPT, RELEASE: Outcome.RELEASE, REJECT: Outcome.REJECT,
-}  # fmt: skip
+    GAP: AcknowledgeType.REJECT,
+    ACCEPT: AcknowledgeType.ACCEPT,
+    RELEASE: AcknowledgeType.RELEASE,
+    REJECT: AcknowledgeType.REJECT,
+}
 
 _MOST_ENTRIES: Final = 1000
 """Entries of a queue that are acquired in one turn of the event loop."""

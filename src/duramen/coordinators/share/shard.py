@@ -31,7 +31,7 @@ from duramen.coordinators.share.state import (
     read_record,
     snapshot_offsets,
 )
-from duramen.groups.share_fencing import ANYBODY, Fence, begun_anew, forgotten, read_by, written_by
+from duramen.groups.share_fencing import ANYBODY, StateFence, begun_anew, forgotten, read_by, written_by
 from duramen.groups.share_records import (
     ShareKey,
     ShareState,
@@ -42,7 +42,7 @@ from duramen.groups.share_records import (
     merged,
 )
 
-__all__ = ["Forget", "Renew", "ShareCommand", "ShareStateShard", "Tidied", "Tidy", "share_state_kind"]
+__all__ = ["ForgetStates", "Renew", "ShareCommand", "ShareStateShard", "Tidied", "Tidy", "share_state_kind"]
 
 _CHECKPOINT_RECORDS: Final = 20_000
 _LATELY_MS: Final = 600_000  # no request is repeated after this long
@@ -51,7 +51,7 @@ Row = tuple[bytes, bytes | None]
 """A record's key, and its value; None is a tombstone."""
 
 
-class Forget(NamedTuple):
+class ForgetStates(NamedTuple):
     """Delete states whose stream is deleted."""
 
     keys: tuple[ShareKey, ...]
@@ -75,7 +75,7 @@ class Tidied(NamedTuple):
     kept: tuple[Kept, ...]
 
 
-ShareCommand = ReadState | WriteState | ChangeStates | Forget | Renew | Tidy
+ShareCommand = ReadState | WriteState | ChangeStates | ForgetStates | Renew | Tidy
 
 
 class _Asked(NamedTuple):
@@ -93,7 +93,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         self._alone = alone
         self._updates_per_snapshot = updates_per_snapshot
         self._asked: dict[ShareKey, _Asked] = {}
-        self._stored: dict[ShareKey, Fence] = {}  # as stored in the rows
+        self._stored: dict[ShareKey, StateFence] = {}  # as stored in the rows
         self.coordinated: dict[str, int] = {}
         """The newest coordinator epoch of each group.
 
@@ -108,7 +108,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
                 return (share_key(command.key),)
             case ChangeStates():
                 return [share_key(key) for key, _, _ in command.states]
-            case Forget():
+            case ForgetStates():
                 return command.keys
             case Renew():
                 return (command.key,)
@@ -123,7 +123,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
                 return self._write(command, rows, now_ms)
             case ChangeStates():
                 return self._change(command, rows, now_ms)
-            case Forget():
+            case ForgetStates():
                 gone = [key for key in command.keys if self._forgotten(key, self._find(key, rows), now_ms)]
                 return Decision([(encode_key(key), None) for key in gone], None)
             case Renew():
@@ -144,7 +144,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
             case ShareState():
                 self._stored[stored.key] = _fence(stored.value, 0)
             case None:
-                self._stored[stored.key] = Fence()
+                self._stored[stored.key] = StateFence()
 
     def loaded(self, rows: StateRows) -> Iterator[None]:
         """Nothing is loaded before it is requested."""
@@ -203,7 +203,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         return Decision(list(changed.values()), StatesChanged())
 
     def _changed(
-        self, change: StateChange, key: ShareKey, found: Fence, start: int, leader_epoch: int, now_ms: int
+        self, change: StateChange, key: ShareKey, found: StateFence, start: int, leader_epoch: int, now_ms: int
     ) -> Row | None:
         """The record of the change; None if there is nothing to change."""
         if change is StateChange.FORGET:
@@ -215,7 +215,7 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
         state = ShareState(start, (), fence.snapshot_epoch, fence.state_epoch, fence.leader_epoch)
         return _whole(key, state, now_ms)
 
-    def _forgotten(self, key: ShareKey, found: Fence, now_ms: int) -> bool:
+    def _forgotten(self, key: ShareKey, found: StateFence, now_ms: int) -> bool:
         """Whether the state exists and is to be deleted."""
         self._note(key, forgotten(found), now_ms)
         return found.there
@@ -229,17 +229,17 @@ class ShareStateShard(CoordinatorShard[ShareCommand]):
 
     # -- known states ------------------------------------------------------------------------------
 
-    def _find(self, key: ShareKey, rows: StateRows) -> Fence:
+    def _find(self, key: ShareKey, rows: StateRows) -> StateFence:
         fence, asked = self._stored.get(key), self._asked.get(key)
         if fence is None:
             state = find_state(rows, key)
-            fence = Fence() if state is None else _fence(state, len(find_updates(rows, key)))
+            fence = StateFence() if state is None else _fence(state, len(find_updates(rows, key)))
             self._stored[key] = fence
         if asked is not None and asked.leader_epoch >= fence.leader_epoch:
             return fence._replace(leader_epoch=asked.leader_epoch, sequence=asked.sequence)
         return fence
 
-    def _note(self, key: ShareKey, fence: Fence, now_ms: int) -> None:
+    def _note(self, key: ShareKey, fence: StateFence, now_ms: int) -> None:
         self._asked[key] = _Asked(fence.leader_epoch, fence.sequence, now_ms)
 
     # -- letting go --------------------------------------------------------------------------------
@@ -262,8 +262,8 @@ def share_state_kind(*, alone: bool, updates_per_snapshot: int) -> ShardKind[Sha
     return ShardKind(SHARE_STATE_STREAM, make, rows, cost)
 
 
-def _fence(state: ShareState, updates: int) -> Fence:
-    return Fence(
+def _fence(state: ShareState, updates: int) -> StateFence:
+    return StateFence(
         True, state.state_epoch, state.leader_epoch, snapshot_epoch=state.snapshot_epoch, updates=updates
     )  # fmt: skip
 

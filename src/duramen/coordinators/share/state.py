@@ -32,7 +32,7 @@ __all__ = [
     "SHARE_STATE_STREAM",
     "Kept",
     "StateStream",
-    "Stored",
+    "StoredShareState",
     "changes",
     "find_state",
     "find_updates",
@@ -111,14 +111,14 @@ def _key_of(row: bytes) -> ShareKey:
     return ShareKey(row[begin : begin + length].decode(), UUID(bytes=topic), partition)
 
 
-class Stored(NamedTuple):
+class StoredShareState(NamedTuple):
     """A decoded record: a snapshot, an update, or None, which ends the state."""
 
     key: ShareKey
     value: ShareState | ShareUpdate | None
 
 
-def read_record(record: DecodedRecord) -> Stored | None:
+def read_record(record: DecodedRecord) -> StoredShareState | None:
     """Decode a record; None if it is unreadable: records that it acknowledges may be delivered again."""
     try:
         decoded = None if record.key is None else decode_key(record.key)
@@ -126,8 +126,8 @@ def read_record(record: DecodedRecord) -> Stored | None:
             return None
         key, is_update = decoded
         if record.value is None:
-            return None if is_update else Stored(key, None)
-        return Stored(key, decode_update(record.value) if is_update else decode_snapshot(record.value))
+            return None if is_update else StoredShareState(key, None)
+        return StoredShareState(key, decode_update(record.value) if is_update else decode_snapshot(record.value))
     except BatchCorrupt:
         return None
 

@@ -32,7 +32,16 @@ from duramen.transactions.records import decode_key, decode_value, encode_key, e
 from duramen.transactions.values import PREPARED, TransactionalId, TransactionState
 
 __all__ = [
-    "FINAL", "Change", "Command", "Decide", "Ends", "FinishLeft", "Forget", "KeepQuery", "Outcome", "Step",
+    "FINAL",
+    "ChangeId",
+    "Command",
+    "Decide",
+    "Ends",
+    "FinishLeft",
+    "ForgetId",
+    "IdOutcome",
+    "KeepQuery",
+    "Step",
     "TransactionShard",
 ]  # fmt: skip
 
@@ -49,14 +58,14 @@ Decide = Callable[[TransactionalId | None], TransactionalId | None]
 """Maps the present state of an id to its new state, or None to keep it. Raises to refuse both."""
 
 
-class Change(NamedTuple):
+class ChangeId(NamedTuple):
     """Change an id with the result of `decide`."""
 
     id: str
     decide: Decide
 
 
-class Forget(NamedTuple):
+class ForgetId(NamedTuple):
     """Forget an id, if that is allowed in its turn."""
 
     id: str
@@ -76,10 +85,10 @@ class FinishLeft(NamedTuple):
     id: str
 
 
-Command = Change | Forget | KeepQuery | FinishLeft
+Command = ChangeId | ForgetId | KeepQuery | FinishLeft
 
 
-class Outcome(NamedTuple):
+class IdOutcome(NamedTuple):
     """The state of an id to continue with; `changed`: by this command.
 
     With `error` it is refused, and that is confirmed.
@@ -129,43 +138,43 @@ class TransactionShard(CoordinatorShard[Command]):
     def decide(self, command: Command, rows: StateRows, now_ms: int) -> Decision:
         del rows
         match command:
-            case Change():
+            case ChangeId():
                 return self._change(command, now_ms)
-            case Forget():
+            case ForgetId():
                 current = self._known.get(command.id)
                 gone = current is not None and command.may(current)
-                return Decision([_record_of(command.id, None)] if gone else (), Outcome(None, gone))
+                return Decision([_record_of(command.id, None)] if gone else (), IdOutcome(None, gone))
             case KeepQuery():
-                return Decision([_query_record(command.id, command.value)], Outcome(None, True))
+                return Decision([_query_record(command.id, command.value)], IdOutcome(None, True))
             case FinishLeft():
                 current = self._known.get(command.id)
                 if self._ends is None or current is None or current.state not in PREPARED:
-                    return Decision((), Outcome(current, False))
+                    return Decision((), IdOutcome(current, False))
                 return self._ending(self._ends, current, stored=True)
 
-    def _change(self, command: Change, now_ms: int) -> Decision:
+    def _change(self, command: ChangeId, now_ms: int) -> Decision:
         current = self._known.get(command.id)
         try:
             one = command.decide(current)
         except FINAL as error:
             if self._ends is not None:
                 raise
-            return Decision([_record_of(command.id, current)], Outcome(None, False, error))
+            return Decision([_record_of(command.id, current)], IdOutcome(None, False, error))
         if one is None:
-            return Decision((), Outcome(current, False))
+            return Decision((), IdOutcome(current, False))
         if one.state in PREPARED:
             one = one._replace(sequence=self._known.sequences.following(now_ms, self._index))
             if self._ends is not None:
                 return self._ending(self._ends, one, stored=False)
         self._decided[one.id] = {}
-        return Decision([self._record(one)], Outcome(one, True))
+        return Decision([self._record(one)], IdOutcome(one, True))
 
     def _ending(self, ends: Ends, one: TransactionalId, *, stored: bool) -> Decision:
         step = ends.step(one, stored=stored)
         self._decided[one.id] = {}
         before = () if stored else (self._record(one),)
         behind = () if step.later else (self._record(step.complete),)
-        outcome = Outcome(one if step.later else step.complete, True)
+        outcome = IdOutcome(one if step.later else step.complete, True)
         return Decision(before, outcome, together=Together(step.markers, behind, step.marked))
 
     def _record(self, one: TransactionalId) -> Record:

@@ -11,21 +11,21 @@ from duramen.coordinators.runtime.shard import ShardAnswer, ShardKind
 from duramen.coordinators.transaction.log import TRANSACTIONS_STREAM, TransactionLog
 from duramen.coordinators.transaction.registry import KnownTransactions
 from duramen.coordinators.transaction.shard import (
-    Change,
+    ChangeId,
     Command,
     Decide,
     Ends,
     FinishLeft,
-    Forget,
+    ForgetId,
+    IdOutcome,
     KeepQuery,
-    Outcome,
     TransactionShard,
 )
 from duramen.transactions.batch_decisions import Query
 from duramen.transactions.sequences import DecidedCommits
 from duramen.transactions.values import PREPARED, TransactionalId
 
-__all__ = ["Changed", "Ending", "Stored", "TransactionStore"]
+__all__ = ["Changed", "Stored", "TransactionCompleter", "TransactionStore"]
 
 Changed = Callable[[TransactionalId | None, DuramenError | None], None]
 """Called with the state of the id to continue with, or with the reason why no change is known."""
@@ -33,7 +33,7 @@ Changed = Callable[[TransactionalId | None, DuramenError | None], None]
 Stored = Callable[[DuramenError | None], None]
 
 
-class Ending(Protocol):
+class TransactionCompleter(Protocol):
     """Completes prepared transactions."""
 
     def begin(self, index: int, epoch: int, prepared: TransactionalId, done: Changed) -> None:
@@ -54,7 +54,7 @@ class TransactionStore:
 
         The component that ends transactions sets `ending`.
         """
-        self.ending: Ending
+        self.ending: TransactionCompleter
         self.alone = ends is not None
         self._log = log
         self._known = known
@@ -141,23 +141,23 @@ class TransactionStore:
 
     def change(self, id_: str, decide: Decide, done: Changed) -> None:
         """Change an id; calls `done` once that is durable. A prepared transaction then continues to its completion."""
-        self._submit(id_, Change(id_, decide), partial(self._changed, id_, done))
+        self._submit(id_, ChangeId(id_, decide), partial(self._changed, id_, done))
 
     def join(self, id_: str, decide: Decide, done: Changed) -> None:
         """Like `change`; if no other node can lead, `done` is called at once: the record precedes the next append."""
-        self._submit(id_, Change(id_, decide), partial(self._changed, id_, done), early=True)
+        self._submit(id_, ChangeId(id_, decide), partial(self._changed, id_, done), early=True)
 
     def _submit(
-        self, id_: str, command: Command, done: Callable[[Outcome | DuramenError], None], *, early: bool = False
+        self, id_: str, command: Command, done: Callable[[IdOutcome | DuramenError], None], *, early: bool = False
     ) -> None:
         def answered(answer: ShardAnswer | DuramenError) -> None:
             if isinstance(answer, DuramenError):
                 done(answer)
-            elif isinstance(answer.response, Outcome):
+            elif isinstance(answer.response, IdOutcome):
                 done(answer.response)
 
         try:
-            if self.alone and not self._log.ready and isinstance(command, Change):
+            if self.alone and not self._log.ready and isinstance(command, ChangeId):
                 command.decide(None)  # nothing is stored
             index = self._log.partition_of(id_)
         except DuramenError as error:
@@ -165,7 +165,7 @@ class TransactionStore:
         else:
             self._runtime.submit(TRANSACTIONS_STREAM, index, command, answered, early=early)
 
-    def _changed(self, id_: str, done: Changed, outcome: Outcome | DuramenError) -> None:
+    def _changed(self, id_: str, done: Changed, outcome: IdOutcome | DuramenError) -> None:
         if isinstance(outcome, DuramenError):
             done(None, outcome)
         elif outcome.changed and outcome.one is not None and outcome.one.state in PREPARED:
@@ -180,7 +180,7 @@ class TransactionStore:
 
     def forget(self, id_: str, may: Callable[[TransactionalId], bool]) -> None:
         """Forget an id, if that is allowed in its turn."""
-        self._submit(id_, Forget(id_, may), lambda _: None)
+        self._submit(id_, ForgetId(id_, may), lambda _: None)
 
     def put_query(self, query: str, value: Query | None, done: Stored) -> None:
         """Store a query, or None to forget it; `done` gets no error once that is known to be stored."""

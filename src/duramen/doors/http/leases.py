@@ -28,7 +28,7 @@ from duramen.doors.http.types.snapshots import (
     SnapshotLeaseRequest,
     SnapshotPartition,
 )
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.service.authorize import Operation
 
 __all__ = ["ROUTES"]
@@ -48,7 +48,7 @@ def _new_id(call: Call) -> str:
     return base64.b32encode(call.broker.random_bytes(_ID_BYTES)).decode().lower()
 
 
-async def _hold_here(call: Call, body: SnapshotLeaseRequest) -> Lease:
+async def _hold_here(call: Call, body: SnapshotLeaseRequest) -> SnapshotLease:
     stream, running = call.topic, views_of(call, call.topic)
     positions = parse_vector(body.at, stream) if body.at else None
     if positions is None:
@@ -63,7 +63,7 @@ async def _hold_here(call: Call, body: SnapshotLeaseRequest) -> Lease:
         release()
 
 
-async def _hold_everywhere(call: Call, body: SnapshotLeaseRequest) -> Lease:
+async def _hold_everywhere(call: Call, body: SnapshotLeaseRequest) -> SnapshotLease:
     """On a cluster each leader reports its part of the snapshot and holds it before the lease is answered."""
     stream = call.topic
     if body.at:
@@ -91,13 +91,13 @@ async def _list(call: Call, query: LeaseQuery) -> LeaseList:
 
 async def _show(call: Call) -> LeaseInfo:
     check_keyed(call.topic)
-    found: Lease = await call_back(partial(call.broker.leases.find, call.topic, call.path["lease"]))
+    found: SnapshotLease = await call_back(partial(call.broker.leases.find, call.topic, call.path["lease"]))
     return (await _infos(call, [found]))[0]
 
 
 async def _renew(call: Call) -> LeaseInfo:
     check_keyed(call.topic)
-    renewed: Lease = await call_back(partial(call.broker.leases.renew, call.topic, call.path["lease"]))
+    renewed: SnapshotLease = await call_back(partial(call.broker.leases.renew, call.topic, call.path["lease"]))
     return (await _infos(call, [renewed]))[0]
 
 
@@ -106,7 +106,7 @@ async def _close(call: Call) -> None:
     await call_back(partial(call.broker.leases.close, call.topic, call.path["lease"]))
 
 
-async def _infos(call: Call, leases: Sequence[Lease]) -> list[LeaseInfo]:
+async def _infos(call: Call, leases: Sequence[SnapshotLease]) -> list[LeaseInfo]:
     stream = call.topic
     held_bytes = dict.fromkeys((lease.lease_id for lease in leases), 0)
     for partition in stream.partitions:
@@ -118,7 +118,7 @@ async def _infos(call: Call, leases: Sequence[Lease]) -> list[LeaseInfo]:
     return [_info(stream, lease, held_bytes[lease.lease_id]) for lease in leases]
 
 
-def _info(stream: Stream, lease: Lease, held_bytes: int) -> LeaseInfo:
+def _info(stream: Stream, lease: SnapshotLease, held_bytes: int) -> LeaseInfo:
     partitions = [LeasedPartition(index, position) for index, position in sorted(lease.positions.items())]
     lease_ms = stream.config.integer("snapshot.lease.ms")
     return LeaseInfo(

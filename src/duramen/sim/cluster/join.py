@@ -25,7 +25,7 @@ from duramen.raft.voters import ReplicaId, Voters
 from duramen.sim.cluster.process import Process
 from duramen.sim.machine.disk import MemoryFileSystem
 
-__all__ = ["Coming", "address_of"]
+__all__ = ["SimulatedDiscovery", "address_of"]
 
 _TURN_US: Final = 200_000
 
@@ -37,7 +37,7 @@ def address_of(node_id: int) -> str:
     return f"host{node_id}:9000"
 
 
-class Coming:
+class SimulatedDiscovery:
     """Looks for the seeds, and is asked by others, as long as its process runs.
 
     `ask` sends a message to a node and returns its response; `belongs` is called with the cluster and its first voters,

@@ -30,7 +30,7 @@ from duramen.broker.views.batch_reader import ReadResult, read_batches
 from duramen.broker.views.history import epoch_before
 from duramen.broker.views.running_view import RunningView
 from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, header, records
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.keyed.view import VisibleRecords
 from duramen.metadata.decisions import Definition
 from duramen.metadata.partitions import PartitionId
@@ -46,7 +46,7 @@ from duramen.sim.machine.trace import BrokenPromise
 from duramen.storage.log.log import Log
 
 __all__ = [
-    "CONFIG", "KEYED", "KeyedBook", "KeyedClient", "KeyedProducer", "Mover", "Seen", "SnapshotReader", "State",
+    "CONFIG", "KEYED", "KeyedBook", "KeyedClient", "KeyedProducer", "Mover", "SeenSnapshot", "SnapshotReader", "State",
     "StreamTruth", "apply_seen", "read_snapshot",
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ PASSING: Final = (
 State = dict[bytes, bytes]
 
 
-class Seen(NamedTuple):
+class SeenSnapshot(NamedTuple):
     """A snapshot shown by a replica, or the changes since one."""
 
     at: int
@@ -89,12 +89,12 @@ class StreamTruth(Protocol):
     def sends(self, data: bytes) -> None:
         """A batch may come to be committed."""
 
-    def judge(self, who: str, seen: Seen, before: State) -> State:
+    def judge(self, who: str, seen: SeenSnapshot, before: State) -> State:
         """The state of a reader that had `before`. Raises BrokenPromise."""
 
 
 class _Grant(NamedTuple):
-    lease: Lease
+    lease: SnapshotLease
     granted_ms: int
 
 
@@ -177,7 +177,7 @@ class KeyedBook:
                     found[record.key] = record.value
         return found
 
-    def judge(self, who: str, seen: Seen, before: State) -> State:
+    def judge(self, who: str, seen: SeenSnapshot, before: State) -> State:
         """The state of a reader that had `before`. Raises BrokenPromise."""
         end, state = self.committed(), apply_seen(who, seen, before)
         if seen.at > end:
@@ -187,7 +187,7 @@ class KeyedBook:
         return state
 
 
-def apply_seen(who: str, seen: Seen, before: State) -> State:
+def apply_seen(who: str, seen: SeenSnapshot, before: State) -> State:
     """The state of a reader that had `before`. Raises BrokenPromise if a key comes twice."""
     state, keys = dict(before), set[bytes | None]()
     for record in seen.records:
@@ -307,7 +307,7 @@ def read_snapshot(broker: Broker, place: PartitionId, at: int, since: int | None
         except DuramenError as error:
             reply(error)
         else:
-            reply(Seen(at, since, found))
+            reply(SeenSnapshot(at, since, found))
 
     def told(visible: VisibleRecords | BaseException) -> None:
         if isinstance(visible, BaseException):

@@ -27,7 +27,7 @@ from duramen.sim.cluster.keyed import (
     KeyedClient,
     KeyedProducer,
     Mover,
-    Seen,
+    SeenSnapshot,
     SnapshotReader,
     State,
     apply_seen,
@@ -117,7 +117,7 @@ class _Truth:
                     found[record.key] = record.value
         return found
 
-    def judge(self, who: str, seen: Seen, before: State) -> State:
+    def judge(self, who: str, seen: SeenSnapshot, before: State) -> State:
         end, state = self.learn(), apply_seen(who, seen, before)
         if seen.at > end:
             raise BrokenPromise(f"{who}: the snapshot at {seen.at} is shown, and committed is {end}")

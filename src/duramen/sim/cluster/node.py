@@ -44,7 +44,7 @@ from duramen.service.forwarding.forwarding import Forwarding
 from duramen.service.forwarding.memory import Room
 from duramen.service.methods import NOT_READY, wires_by
 from duramen.sim.cluster.clocks import NodeClock
-from duramen.sim.cluster.join import Coming, address_of
+from duramen.sim.cluster.join import SimulatedDiscovery, address_of
 from duramen.sim.cluster.network import SimulatedLink, SimulatedNetwork
 from duramen.sim.cluster.process import Process
 from duramen.sim.cluster.watch import NodeWatcher, Onlooker, WatchedBroker, WatchedStore, WatchedView
@@ -159,7 +159,7 @@ class SimulatedNode:
         self.broker: Broker | None = None
         self.service: Service | None = None
         self.ready = False
-        self._coming: Coming | None = None
+        self._coming: SimulatedDiscovery | None = None
         self._opens: Callable[[], None] | None = None  # once another has said who votes
         self._heard: Sequence[int] = ()
         self._told = NO_VOTERS
@@ -214,7 +214,7 @@ class SimulatedNode:
         view = WatchedView(self.node_id, self._watcher, self._on_event, self._restored)
         opens = partial(self._open, log, view, store, metrics, started)
         if self.seeds:
-            self._coming = Coming(
+            self._coming = SimulatedDiscovery(
                 self.replica_id, {address_of(seed): seed for seed in self.seeds}, self.disk, process,
                 ask=self._ask_seed, belongs=partial(self._belongs, log, opens), failed=self.failed,
             )  # fmt: skip

@@ -13,7 +13,7 @@ from duramen.base.errors import (
     StreamNotFound,
     StreamNotKeyed,
 )
-from duramen.spark.read.snapshot_node import OpenLease, SnapshotNode
+from duramen.spark.read.snapshot_node import RenewedLease, SnapshotNode
 
 __all__ = ["HeldLeases", "LeaseOf"]
 
@@ -46,7 +46,7 @@ class HeldLeases:
     def __reduce__(self) -> tuple[type["HeldLeases"], tuple[SnapshotNode]]:
         return HeldLeases, (self._node,)
 
-    def add(self, stream: str, opened: OpenLease) -> None:
+    def add(self, stream: str, opened: RenewedLease) -> None:
         """Hold a lease and renew it from now on."""
         one = LeaseOf(stream, opened.lease)
         with self._changed:

@@ -20,7 +20,7 @@ from duramen.client.http import DEFAULT_SERVER, HttpNode, path_of, vector_text
 from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page
 from duramen.spark.options import Options
 
-__all__ = ["KnownSnapshot", "OpenLease", "SnapshotNode", "SnapshotPlace", "ask_patiently", "beside", "server_of"]
+__all__ = ["KnownSnapshot", "RenewedLease", "SnapshotNode", "SnapshotPlace", "ask_patiently", "beside", "server_of"]
 
 _PAGE_BYTES: Final = 8 * 1024 * 1024
 _FOR_THE_MOMENT: Final[tuple[type[DuramenError], ...]] = (
@@ -50,7 +50,7 @@ class KnownSnapshot(NamedTuple):
     epochs: Mapping[int, int] = {}
 
 
-class OpenLease(NamedTuple):
+class RenewedLease(NamedTuple):
     """A lease, and the period of each renewal."""
 
     lease: str
@@ -106,17 +106,17 @@ class SnapshotNode:
         ask = partial(HttpNode.content, path=path, accept=BATCHES_TYPE)
         return decode_page(self._patiently(ask, SnapshotNotReached))
 
-    def open_lease(self, stream: str, at: Mapping[int, int], epochs: Mapping[int, int]) -> OpenLease:
+    def open_lease(self, stream: str, at: Mapping[int, int], epochs: Mapping[int, int]) -> RenewedLease:
         """Hold a snapshot open. Raises SnapshotTooOld, SnapshotCut, SnapshotNotReached …"""
         document = {"at": vector_text(at, epochs)}
         answer = self._patiently(lambda node: node.post(_leases(stream), document), SnapshotNotReached)
-        return OpenLease(answer["lease"], answer["lease_ms"])
+        return RenewedLease(answer["lease"], answer["lease_ms"])
 
-    def renew_lease(self, stream: str, lease: str, *, patiently: bool = True) -> OpenLease:
+    def renew_lease(self, stream: str, lease: str, *, patiently: bool = True) -> RenewedLease:
         """Extend a lease. Raises SnapshotLeaseExpired, SnapshotLeaseNotFound …"""
         node = SnapshotNode(self._server, self._timeout_s if patiently else 0)
         answer = node._patiently(lambda http: http.ask("POST", _leases(stream, lease)))
-        return OpenLease(lease, answer["lease_ms"])
+        return RenewedLease(lease, answer["lease_ms"])
 
     def close_lease(self, stream: str, lease: str) -> None:
         """Close a lease. Raises SnapshotLeaseExpired …"""

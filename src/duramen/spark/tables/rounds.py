@@ -28,7 +28,7 @@ from duramen.spark.tables.port import DataFile, Declaration, LakeTable, TableSpa
 from duramen.spark.tables.reader import counted_at
 from duramen.spark.tables.schemas import OWN_NAMES, decoded_fields, loaded, merged, saved
 from duramen.spark.tables.storage import TableLocation
-from duramen.spark.tables.upsert import Coming, upsert
+from duramen.spark.tables.upsert import RowForm, upsert
 from duramen.spark.values.decoded import Decoder
 
 __all__ = ["RoundResult", "Work", "commit_round", "decoder_of", "plan_round", "translate"]
@@ -76,7 +76,7 @@ def plan_round(table: LakeTable, dead: LakeTable | None = None, *, target_bytes:
 
 
 def translate(
-    work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch], coming: Coming = Coming.RECORDS
+    work: Work, span: TableSpan, batches: Iterable[pa.RecordBatch], coming: RowForm = RowForm.RECORDS
 ) -> RoundResult:
     """Write the records that count in a span, from the source: `batches` of its columns.
 

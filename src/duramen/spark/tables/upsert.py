@@ -19,12 +19,12 @@ from duramen.spark.tables.port import DataFile, TableSpan
 from duramen.spark.tables.reader import counted_at, read_file
 from duramen.spark.tables.storage import TableLocation, reading_errors
 
-__all__ = ["Coming", "NewestRows", "upsert"]
+__all__ = ["NewestRows", "RowForm", "upsert"]
 
 _MOST_ROWS = 1 << 18
 
 
-class Coming(Enum):
+class RowForm(Enum):
     """The form of the rows: records of the log, or each key once, from a snapshot or from changes.
 
     A whole snapshot replaces all rows of the partition in the table.
@@ -76,7 +76,7 @@ def upsert(
     live: Sequence[DataFile],
     schema: pa.Schema,
     rows: Iterable[pa.RecordBatch],
-    coming: Coming = Coming.RECORDS,
+    coming: RowForm = RowForm.RECORDS,
 ) -> tuple[list[DataFile], list[str]]:
     """Write the files that result from the `live` files of a partition and `rows`, which have keys.
 
@@ -85,15 +85,15 @@ def upsert(
     Raises TableStorageFailed.
     """
     mine = [file for file in live if file.partition == span.partition]
-    if coming is Coming.RECORDS:
+    if coming is RowForm.RECORDS:
         return _merge_records(place, layout, span, mine, schema, rows)
     keys: list[pa.Array] = []
     with DataFileWriter(place, layout, span.partition) as writer:
         for batch in rows:
             writer.add(batch.filter(pc.is_valid(batch.column(VALUE))))
-            if mine and coming is Coming.CHANGES:
+            if mine and coming is RowForm.CHANGES:
                 keys.append(batch.column(KEY))
-        if coming is Coming.WHOLE:
+        if coming is RowForm.WHOLE:
             removed = [file.path for file in mine]
         else:
             removed = _rewrite(place, writer, mine, schema, pa.concat_arrays(keys)) if keys else []

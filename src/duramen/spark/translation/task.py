@@ -14,7 +14,7 @@ from duramen.base import errors
 from duramen.base.errors import BugFound, DuramenError
 from duramen.spark.tables.failures import one_line
 from duramen.spark.tables.rounds import RoundResult, Work, translate
-from duramen.spark.tables.upsert import Coming
+from duramen.spark.tables.upsert import RowForm
 from duramen.spark.translation.log import SourceLog, read
 from duramen.spark.translation.plan import RoundPiece
 
@@ -60,10 +60,10 @@ class _Counted:
             yield batch
 
 
-def _coming(piece: RoundPiece) -> Coming:
+def _coming(piece: RoundPiece) -> RowForm:
     if piece.increment is None:
-        return Coming.RECORDS
-    return Coming.WHOLE if piece.increment.since is None else Coming.CHANGES
+        return RowForm.RECORDS
+    return RowForm.WHOLE if piece.increment.since is None else RowForm.CHANGES
 
 
 def run(task: TranslationTask) -> TaskResult:

@@ -8,10 +8,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Run", "SalvageGaps", "SalvagedHistory"]
+__all__ = ["OffsetRun", "SalvageGaps", "SalvagedHistory"]
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Offsets `first` to before `next`, in `path` from `start` to `end`.
 
     Batches there that are not completely within these offsets do not belong to it.
@@ -28,13 +28,13 @@ class Run(NamedTuple):
 class SalvagedHistory:
     """The runs of a log, in order: offsets never overlap, epochs never decrease."""
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, runs: Iterable[OffsetRun] = ()) -> None:
         """`runs` are the segments' runs, in order."""
-        self._runs: list[Run] = []
+        self._runs: list[OffsetRun] = []
         for run in runs:
             self.append(run)
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[OffsetRun]:
         return iter(self._runs)
 
     @property
@@ -42,11 +42,11 @@ class SalvagedHistory:
         """The offset after the last run; 0 without runs."""
         return self._runs[-1].next if self._runs else 0
 
-    def _overlapping(self, run: Run) -> tuple[int, int]:
+    def _overlapping(self, run: OffsetRun) -> tuple[int, int]:
         low = bisect_right(self._runs, run.first, key=lambda known: known.next)
         return low, max(low, bisect_left(self._runs, run.next, key=lambda known: known.first))
 
-    def append(self, run: Run) -> bool:
+    def append(self, run: OffsetRun) -> bool:
         """Add a run written after all present ones, unless its offsets are present already.
 
         Present runs that contradict it are removed, because its epoch is newer; the run itself is refused if its epoch
@@ -65,7 +65,7 @@ class SalvagedHistory:
         self._runs[low:stale] = [run]
         return True
 
-    def fill(self, run: Run) -> bool:
+    def fill(self, run: OffsetRun) -> bool:
         """Add a run written before the present ones, if it lies in a hole whose neighbours' epochs agree."""
         low, high = self._overlapping(run)
         if low < high or (low < len(self._runs) and self._runs[low].epoch < run.epoch):
@@ -75,7 +75,7 @@ class SalvagedHistory:
         insort(self._runs, run)
         return True
 
-    def cut(self, end_offset: int, boundary: Callable[[Run, int], int]) -> int:
+    def cut(self, end_offset: int, boundary: Callable[[OffsetRun, int], int]) -> int:
         """Truncate to `end_offset`; returns the resulting end.
 
         `boundary(run, offset)` is the first offset of the batch of `run` with `offset`, which is removed as a whole.

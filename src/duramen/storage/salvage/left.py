@@ -9,7 +9,7 @@ from duramen.base.ports import FileSystem
 from duramen.codec.batch import CRC_START, HEADER_BYTES, Header, header
 from duramen.codec.crc import crc32c
 from duramen.storage.log.log import LogKey
-from duramen.storage.planning.salvage import Run, SalvagedHistory
+from duramen.storage.planning.salvage import OffsetRun, SalvagedHistory
 from duramen.storage.salvage.selection import FileWindow
 
 __all__ = ["LeftLog", "Leftovers", "batches_of", "cut_left"]
@@ -72,7 +72,7 @@ def batches_of(files: FileSystem, log: LeftLog) -> Iterator[tuple[Header, memory
                 yield found, whole
 
 
-def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memoryview]]:
+def _batches_of_run(files: FileSystem, run: OffsetRun) -> Iterator[tuple[Header, memoryview]]:
     window = FileWindow(files.open(run.path, read_only=True), run.end)
     at = run.start
     while at < run.end:
@@ -92,7 +92,7 @@ def _batches_of_run(files: FileSystem, run: Run) -> Iterator[tuple[Header, memor
 def cut_left(files: FileSystem, log: LeftLog, end_offset: int) -> None:
     """Truncate the remains of a log to `end_offset`; a batch that reaches beyond is removed as a whole."""
 
-    def boundary(run: Run, offset: int) -> int:
+    def boundary(run: OffsetRun, offset: int) -> int:
         end = run.first
         for found, _ in _batches_of_run(files, run):
             if found.next_offset > offset:

@@ -18,7 +18,7 @@ from duramen.codec.batch import header
 from duramen.storage.checkpoint import NodeCheckpoint, checkpoint_numbers, read_checkpoint
 from duramen.storage.log.log import LogKey, log_directory
 from duramen.storage.log.state import LogState
-from duramen.storage.planning.salvage import Run, SalvageGaps
+from duramen.storage.planning.salvage import OffsetRun, SalvageGaps
 from duramen.storage.recovery.plan import RecoveryVerdict, judge
 from duramen.storage.recovery.recovery import wal_salt
 from duramen.storage.recovery.rescue import is_unclaimed, log_ids
@@ -249,8 +249,8 @@ class _Reading:
             if lost and (base, generation) not in there and self._sizes[log.id, base, generation]:
                 yield f"{log_directory(log.id)}/{segment_name(base, generation)}.log", base, following - 1
 
-    def _runs(self, log: LeftLog, base: int, generation: int, end_offset: int) -> Iterator[Run]:
-        run: Run | None = None
+    def _runs(self, log: LeftLog, base: int, generation: int, end_offset: int) -> Iterator[OffsetRun]:
+        run: OffsetRun | None = None
         path = f"{log_directory(log.id)}/{segment_name(base, generation)}.log"
         file = self._files.open(path, read_only=True)
         size = file.size()
@@ -278,7 +278,7 @@ class _Reading:
                 continue
             if run is not None:
                 yield run
-            run = Run(head.base_offset, head.next_offset, head.leader_epoch, path, item.position, end)
+            run = OffsetRun(head.base_offset, head.next_offset, head.leader_epoch, path, item.position, end)
         if run is not None:
             yield run
         if suspect >= 0 or (not log.read_whole and size < self._sizes[log.id, base, generation]):
@@ -302,7 +302,7 @@ class _Reading:
     # -- frames ---------------------------------------------------------------------------------------
 
     def _apply_all(self, wal: list[FoundFile], replay: int, salt: int) -> None:
-        old: list[tuple[LeftLog, Run]] = []
+        old: list[tuple[LeftLog, OffsetRun]] = []
         oldest = replay >> 32
         while any(file.generation == oldest - 1 for file in wal):
             oldest -= 1
@@ -322,7 +322,7 @@ class _Reading:
             if max(log.start_offset, log.cleaned_offset) <= run.first and run.next <= log.end_offset:
                 log.history.fill(run)
 
-    def _keep_old(self, frame: Frame, path: str, old: list[tuple[LeftLog, Run]]) -> None:
+    def _keep_old(self, frame: Frame, path: str, old: list[tuple[LeftLog, OffsetRun]]) -> None:
         """Remember an earlier frame, unless a later one undoes it."""
         log = self._left.logs.get(LogId(frame.log_id))
         if log is None:
@@ -381,7 +381,7 @@ class _Reading:
                 pass
 
 
-def _run_of(frame: Frame, path: str) -> Run:
+def _run_of(frame: Frame, path: str) -> OffsetRun:
     found = header(frame.payload)
     start = frame.place + FRAME_HEADER_BYTES
-    return Run(found.base_offset, found.next_offset, found.leader_epoch, path, start, start + len(frame.payload))
+    return OffsetRun(found.base_offset, found.next_offset, found.leader_epoch, path, start, start + len(frame.payload))

@@ -18,10 +18,10 @@ from duramen.storage.segment.reader import walk_batches
 from duramen.storage.segment.segment import Segment
 from duramen.storage.truncation.cuts import TruncatedLog, cut_files, end_of_cut, truncate
 
-__all__ = ["Ending", "cut_ending", "end_of_ending", "ending_of"]
+__all__ = ["TailSegment", "cut_ending", "end_of_ending", "ending_of"]
 
 
-class Ending(NamedTuple):
+class TailSegment(NamedTuple):
     """The last segment of a log to be truncated to `end_offset`, and a copy of its index."""
 
     segment: Segment
@@ -37,7 +37,7 @@ class _Spot(NamedTuple):
     max_timestamp: int
 
 
-def ending_of(log: Log, end_offset: int) -> Ending | None:
+def ending_of(log: Log, end_offset: int) -> TailSegment | None:
     """The truncation of `log`, which has nothing in memory; None if all of it has to be read for that."""
     segment = log.active
     index = segment.index
@@ -45,16 +45,16 @@ def ending_of(log: Log, end_offset: int) -> Ending | None:
         return None
     if log.durability != "sync" or segment.in_memory or segment.damage or any(one.suspect for one in log.segments):
         return None
-    return Ending(segment, index.up_to(index.entries - 1), end_offset)
+    return TailSegment(segment, index.up_to(index.entries - 1), end_offset)
 
 
-def end_of_ending(files: FileSystem, log: Log, ending: Ending) -> int:
+def end_of_ending(files: FileSystem, log: Log, ending: TailSegment) -> int:
     """Like `end_of_cut`. Blocking. Raises OSError."""
     spot = _spot(files, files.open(ending.segment.path + ".log"), ending)
     return end_of_cut(files, log, ending.end_offset) if spot is None else spot.end_offset
 
 
-def cut_ending(files: FileSystem, log: Log, ending: Ending) -> TruncatedLog:
+def cut_ending(files: FileSystem, log: Log, ending: TailSegment) -> TruncatedLog:
     """Like `cut_files`. Blocking. Raises OSError."""
     segment = ending.segment
     file = files.open(segment.path + ".log")
@@ -76,7 +76,7 @@ def cut_ending(files: FileSystem, log: Log, ending: Ending) -> TruncatedLog:
     return TruncatedLog([*log.segments[:-1], rest], spot.end_offset, ProducerTable(), TransactionTable())
 
 
-def _spot(files: FileSystem, file: File, ending: Ending) -> _Spot | None:
+def _spot(files: FileSystem, file: File, ending: TailSegment) -> _Spot | None:
     """None if the file does not match the index. After a start the file has the index's beginning."""
     segment, index, end_offset = ending
     if index.first:

@@ -27,7 +27,7 @@ from duramen.broker.replicas.absent import UNKNOWN
 from duramen.broker.replicas.configs import config_of
 from duramen.broker.replicas.dependencies import ReplicaDependencies
 from duramen.broker.replicas.roles import Replicas, state_of
-from duramen.broker.replicas.wire import Said, decode, encode
+from duramen.broker.replicas.wire import PlacedMessage, decode, encode
 from duramen.broker.role import Role
 from duramen.controller.admin.cluster import ClusterAdmin
 from duramen.metadata.decisions import Definition, delete_stream
@@ -225,7 +225,7 @@ class Node:
     def send(
         self, place: PartitionId, node_id: int, message: ReplicaFetch | ReplicaFetchAnswer, records: Sequence[Buffer]
     ) -> None:
-        body = b"".join(bytes(piece) for piece in encode([Said(place, message, records)]))
+        body = b"".join(bytes(piece) for piece in encode([PlacedMessage(place, message, records)]))
 
         def came(other: Node) -> None:
             for where, said, found in decode(body, self.node_id):

@@ -11,7 +11,7 @@ from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
 from duramen.base.hosts import host_port
 from duramen.base.units import MIB
 from duramen.broker.min_in_sync import MIN_IN_SYNC
-from duramen.controller.admin.cluster import ClusterAdmin, Elected, Look
+from duramen.controller.admin.cluster import ClusterAdmin, Elected, QuorumView
 from duramen.controller.admin.overview import faults, moving, nodes
 from duramen.controller.admin.replica_survey import Survey
 from duramen.controller.admin.upgrade import upgrade_of
@@ -95,7 +95,7 @@ def _node_id(call: Call) -> int:
 # -- health -------------------------------------------------------------------------------------------
 
 
-async def _look(cluster_admin: ClusterAdmin) -> Look:
+async def _look(cluster_admin: ClusterAdmin) -> QuorumView:
     return await _answer(lambda done: cluster_admin.look(done, within_ms=_LOOK_MS))
 
 
@@ -129,7 +129,7 @@ def _known(value: int) -> int | None:
     return None if value == UNKNOWN else value
 
 
-def _quorum(look: Look) -> QuorumInfo:
+def _quorum(look: QuorumView) -> QuorumInfo:
     seen = look.observed
     ends = {row.replica.node_id: row.log_end_offset for row in seen.voters}
     end_offset = ends.get(seen.leader_id, UNKNOWN)
@@ -156,7 +156,7 @@ def _replica(row: ReplicaProgress, end_offset: int) -> QuorumReplica:
     )
 
 
-def _nodes(cluster_admin: ClusterAdmin, look: Look) -> list[ClusterNode]:
+def _nodes(cluster_admin: ClusterAdmin, look: QuorumView) -> list[ClusterNode]:
     voters = {row.replica.node_id for row in look.observed.voters}
     return [
         ClusterNode(

@@ -18,7 +18,7 @@ from duramen.broker.views.running_view import RunningView
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call
 from duramen.doors.http.types.snapshots import SnapshotRecordsQuery
-from duramen.keyed.leases import Lease
+from duramen.keyed.leases import SnapshotLease
 from duramen.service.broker import Broker
 
 __all__ = [
@@ -117,7 +117,7 @@ async def located(broker: Broker, stream: Stream, query: SnapshotRecordsQuery) -
     if query.lease:
         if query.at >= 0:
             raise RequestInvalid("`lease` names the snapshot: omit `at`")
-        lease: Lease = await call_back(partial(broker.leases.find, stream, query.lease))
+        lease: SnapshotLease = await call_back(partial(broker.leases.find, stream, query.lease))
         at = lease.positions.get(query.partition)
         if at is None:
             raise StreamNotFound(f"the snapshot of the lease {lease.lease_id} has no partition {query.partition}")

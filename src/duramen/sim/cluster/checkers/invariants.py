@@ -35,7 +35,7 @@ from duramen.replication.effects import (
 )
 from duramen.replication.effects import SendReplicaMessage as ReplicaSend
 from duramen.replication.history import ReplicaHistory
-from duramen.sim.cluster.checkers.partitions import CommittedBatch, Holding, PartitionLedger, has
+from duramen.sim.cluster.checkers.partitions import Holding, KnownBatch, PartitionLedger, has
 from duramen.sim.cluster.checkers.quorum import Council
 from duramen.sim.cluster.node import SimulatedNode
 from duramen.sim.machine.trace import BrokenPromise, Trace
@@ -56,7 +56,7 @@ class _OnDisk(NamedTuple):
     known: ReplicaHistory
     synced_offset: int
 
-    def has(self, batch: CommittedBatch) -> bool:
+    def has(self, batch: KnownBatch) -> bool:
         if batch.first_offset < self.known.start_offset:
             return True
         return batch.next_offset <= self.synced_offset and has(self.written, batch) and has(self.known, batch)
@@ -175,7 +175,7 @@ class Witness:
                 log = node.store.log(LogKey(*place))
                 yield node_id, _NOTHING if log is None else self._on_disk(node, log)
 
-    def _cutting(self, place: PartitionId, batch: CommittedBatch) -> Iterator[int]:
+    def _cutting(self, place: PartitionId, batch: KnownBatch) -> Iterator[int]:
         """Whose replica is letting go of a batch: its machine knows of it no more, and the log has it yet."""
         for node_id, node in self._nodes.items():
             written, replica = self._logs.get((node_id, place)), self._replica(node, place)

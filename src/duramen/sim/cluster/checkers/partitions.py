@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from duramen.replication.history import ReplicaHistory
 from duramen.sim.machine.trace import BrokenPromise
 
-__all__ = ["KNOWN", "CommittedBatch", "Holding", "PartitionLedger"]
+__all__ = ["KNOWN", "Holding", "KnownBatch", "PartitionLedger"]
 
 KNOWN: Final = 1 << 62
 """The epoch for state of a replica from before its start: it was known already."""
@@ -20,11 +20,11 @@ KNOWN: Final = 1 << 62
 class Holding(Protocol):
     """The part of a log that counts: all of it, or the part on disk."""
 
-    def has(self, batch: "CommittedBatch") -> bool:
+    def has(self, batch: "KnownBatch") -> bool:
         """Whether a batch is there, or was let go."""
 
 
-class CommittedBatch(NamedTuple):
+class KnownBatch(NamedTuple):
     """A committed batch, the lowest leader epoch in which that was known, and the replicas that truncated it then."""
 
     first_offset: int
@@ -52,10 +52,10 @@ class PartitionLedger:
         self,
         name: str,
         holders: Callable[[], Iterable[tuple[int, Holding]]],
-        cutting: Callable[[CommittedBatch], Iterable[int]],
+        cutting: Callable[[KnownBatch], Iterable[int]],
     ) -> None:
         self.name = name
-        self.committed: list[CommittedBatch] = []
+        self.committed: list[KnownBatch] = []
         self.trimmed_offset = 0  # up to which a client requested deletions
         self._holders = holders
         self._cutting = cutting
@@ -112,7 +112,7 @@ class PartitionLedger:
                 raise self.broken(f"node {node_id} shows at {offset} what nobody ordered in epoch {batch_epoch}")
             if offset != self.end_offset and self.committed:
                 raise self.broken(f"node {node_id} shows {offset}, and what is before it is not committed")
-            batch = CommittedBatch(offset, ordered[0], batch_epoch, ordered[1], epoch)
+            batch = KnownBatch(offset, ordered[0], batch_epoch, ordered[1], epoch)
             self._commit(batch._replace(cut_by=frozenset(self._cutting(batch))))
             offset = batch.next_offset
 
@@ -168,14 +168,14 @@ class PartitionLedger:
 
     # -- consequences -------------------------------------------------------------------------------
 
-    def _commit(self, batch: CommittedBatch) -> None:
+    def _commit(self, batch: KnownBatch) -> None:
         self.committed.append(batch)
         for node_id, holding in self._holders():
             if not holding.has(batch):
                 raise self.broken(f"{batch} is committed, and node {node_id}, which may lead next, has it not on disk")
         self._later_leaders_have(batch)
 
-    def _later_leaders_have(self, batch: CommittedBatch) -> None:
+    def _later_leaders_have(self, batch: KnownBatch) -> None:
         for epoch, leader in self._leaders.items():
             if epoch > batch.known_epoch and not has(leader.log, batch):
                 raise self.broken(f"{batch} is committed, and node {leader.node_id} led epoch {epoch} without it")
@@ -188,7 +188,7 @@ class PartitionLedger:
                     raise self.broken(f"node {node_id} may lead next, and has {batch} not on its disk")
 
 
-def has(log: ReplicaHistory, batch: CommittedBatch) -> bool:
+def has(log: ReplicaHistory, batch: KnownBatch) -> bool:
     """Whether a log has a batch, or has let it go."""
     if batch.first_offset < log.start_offset:
         return True
