@@ -124,8 +124,8 @@ def _lead_unwritable(right: Original) -> Original:
 
 
 def _hide_damage(right: Original) -> Original:
-    def register(state: Any, wish: Any, *, end_offset: int, is_live: bool, renews: int = 0) -> Any:
-        return right(state, wish._replace(damaged=False), end_offset=end_offset, is_live=is_live, renews=renews)
+    def register(state: Any, registration: Any, *, end_offset: int, is_live: bool, renews: int = 0) -> Any:
+        return right(state, registration._replace(damaged=False), end_offset=end_offset, is_live=is_live, renews=renews)
 
     return register
 
