@@ -212,7 +212,7 @@ class ShardLeases:
 
     # -- leasing ------------------------------------------------------------------------------------
 
-    def lease(self, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int) -> list[Leased]:
+    def lease(self, rows: StateRows, queue: Queue, limits: LeaseLimits, now_ms: int, leader_epoch: int) -> list[Leased]:
         """Lease entries of a queue in order, released ones first.
 
         Raises QueueEntryTooLarge if nothing is leased because the first entry is too large.
@@ -220,7 +220,7 @@ class ShardLeases:
         self._epoch = leader_epoch
         state = state_of(rows, queue.hash)
         book = self._books.get(queue.hash)
-        if wish.fifo and book is not None:
+        if limits.fifo and book is not None:
             if book.window.busy:
                 return []
             book = None  # released entries come in their order again
@@ -230,21 +230,21 @@ class ShardLeases:
         self._numbers += 1
         lease = Lease(leader_epoch, self._numbers)
         found, count, size = list[Leased](), 0, 0
-        for number, entry in _candidates(rows, queue.hash, book, wish, now_ms):
+        for number, entry in _candidates(rows, queue.hash, book, limits, now_ms):
             count += 1
-            size += entry_json_size(queue.name, entry) if wish.as_json else entry_size(entry)
-            if size > wish.max_bytes and (found or wish.as_json):
+            size += entry_json_size(queue.name, entry) if limits.as_json else entry_size(entry)
+            if size > limits.max_bytes and (found or limits.as_json):
                 if not found:
-                    raise _too_large(entry, size, wish.max_bytes)
+                    raise _too_large(entry, size, limits.max_bytes)
                 break
-            [(_, _, deliveries)] = book.window.acquire(number, number, str(lease.number), wish.until_ms)
-            dead = 0 < wish.deliveries < deliveries
+            [(_, _, deliveries)] = book.window.acquire(number, number, str(lease.number), limits.until_ms)
+            dead = 0 < limits.deliveries < deliveries
             count -= dead
             found.append(Leased(queue.name, entry, lease, deliveries, dead))
-            if count >= wish.most:
+            if count >= limits.most:
                 break
         if found:
-            self._expect(wish.until_ms, queue.hash, now_ms)
+            self._expect(limits.until_ms, queue.hash, now_ms)
         self._close_idle(queue.hash, book)
         return found
 
@@ -255,8 +255,8 @@ class ShardLeases:
             return False
         if fifo or book is None:
             book = _Book(queue.name, state_of(rows, queue.hash).head)
-        wish = LeaseLimits(1, 1, 0, fifo)
-        return next(_candidates(rows, queue.hash, book, wish, now_ms), None) is not None
+        limits = LeaseLimits(1, 1, 0, fifo)
+        return next(_candidates(rows, queue.hash, book, limits, now_ms), None) is not None
 
     def _expect(self, deadline_ms: int, queue: bytes, now_ms: int) -> None:
         """Note the end of a lease. Deadlines of ended leases are dropped once they are the majority."""
@@ -435,7 +435,7 @@ def _expired(one: LeasedEntry) -> QueueLeaseExpired:
 
 
 def _candidates(
-    rows: StateRows, queue: bytes, book: _Book, wish: LeaseLimits, now_ms: int
+    rows: StateRows, queue: bytes, book: _Book, limits: LeaseLimits, now_ms: int
 ) -> Iterator[tuple[int, QueueEntry]]:
     """Entries that may be leased, with their numbers: released ones, those whose delay is over, and new ones."""
     state = state_of(rows, queue)
@@ -462,7 +462,7 @@ def _candidates(
         if entry.expired(now_ms):
             book.cursor = offset + 1
         elif max(entry.visible_ms, delivered.visible_ms) > now_ms:
-            if wish.fifo and delivered.visible_ms > now_ms:
+            if limits.fifo and delivered.visible_ms > now_ms:
                 return
             book.passed, book.cursor = True, offset + 1
         else:

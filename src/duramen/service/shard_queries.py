@@ -201,9 +201,9 @@ def _lease(
             if some <= 0 or room <= 0:
                 break
             limit = 0 if queue.name == query.dead_letters else query.deliveries
-            wish = LeaseLimits(some, room, now_ms + query.lease_ms, query.fifo, limit, query.as_json)
+            limits = LeaseLimits(some, room, now_ms + query.lease_ms, query.fifo, limit, query.as_json)
             try:
-                leased = shard.leases.lease(rows, queue, wish, now_ms, leader_epoch)
+                leased = shard.leases.lease(rows, queue, limits, now_ms, leader_epoch)
             except QueueEntryTooLarge as error:
                 too_large = error
                 continue

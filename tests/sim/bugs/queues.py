@@ -107,10 +107,10 @@ def _cut_applied(right: Original) -> Original:
 
 def _lease_again(right: Original) -> Original:
     def lease(
-        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int
+        self: ShardLeases, rows: StateRows, queue: Queue, limits: LeaseLimits, now_ms: int, leader_epoch: int
     ) -> list[Leased]:
         self._books.pop(queue.hash, None)
-        found: list[Leased] = right(self, rows, queue, wish, now_ms, leader_epoch)
+        found: list[Leased] = right(self, rows, queue, limits, now_ms, leader_epoch)
         return found
 
     return lease

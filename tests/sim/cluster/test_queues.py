@@ -105,10 +105,10 @@ def _refuse_older_leases(_: Original) -> Original:
 
 def _lease_again(original: Original) -> Original:
     def lease(
-        self: ShardLeases, rows: StateRows, queue: Queue, wish: LeaseLimits, now_ms: int, leader_epoch: int
+        self: ShardLeases, rows: StateRows, queue: Queue, limits: LeaseLimits, now_ms: int, leader_epoch: int
     ) -> list[Leased]:
         self._books.clear()
-        found: list[Leased] = original(self, rows, queue, wish, now_ms, leader_epoch)
+        found: list[Leased] = original(self, rows, queue, limits, now_ms, leader_epoch)
         return found
 
     return lease

@@ -174,11 +174,11 @@ def _tail(space: str, queues: Sequence[str], start: str, format_: str, server: N
     """Print entries of the queues as they arrive, until interrupted."""
     reads = dict.fromkeys(dict.fromkeys(queues), start)
     while True:
-        wish = {
+        body = {
             "queues": [{"queue": queue, "from": at} for queue, at in reads.items()], "wait_ms": _LONGEST_WAIT_MS,
             "limit": _AT_ONCE,
         }  # fmt: skip
-        for found in server.post(_path(space, "/retrieve"), wish)["queues"]:
+        for found in server.post(_path(space, "/retrieve"), body)["queues"]:
             if found.get("problem"):
                 raise problem_of(found["problem"])
             reads[found["queue"]] = found["next"]
@@ -241,11 +241,11 @@ def _replace(
         confirm(
             f"Delete everything in {plain(queue)} from {plain(position)} on, and put nothing in its place?", yes=yes
         )
-    wish = {
+    body = {
         "queue": queue, "from": position, "entries": [{"value": value} for value in values], "by": by,
         "reason": reason, **_asked(request_id),
     }  # fmt: skip
-    for at in server.post(_path(space, "/replace"), wish)["positions"]:
+    for at in server.post(_path(space, "/replace"), body)["positions"]:
         print_json_line({"position": at}) if format_ == JSON else click.echo(at)
 
 
@@ -274,8 +274,8 @@ def _leased(
 ) -> list[dict[str, Any]]:  # fmt: skip
     while True:
         wait = min(wait_ms, _LONGEST_WAIT_MS)
-        wish = {"queues": list(queues), "limit": limit, "lease_ms": lease_ms, "wait_ms": wait, "fifo": fifo}
-        entries: list[dict[str, Any]] = server.post(_path(space, "/lease"), wish)["entries"]
+        body = {"queues": list(queues), "limit": limit, "lease_ms": lease_ms, "wait_ms": wait, "fifo": fifo}
+        entries: list[dict[str, Any]] = server.post(_path(space, "/lease"), body)["entries"]
         wait_ms -= wait
         if entries or wait_ms <= 0:
             return entries

@@ -290,9 +290,9 @@ def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
 async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesRequest) -> MovedInfo:
     account, inventory, moves = _account(call, query), _inventory(call), list[TopicMove]()
     await _found_namespace(call, query)
-    for wish in body.moves:
-        path = TopicPath(*_where(call), wish.name)
-        moves.append(TopicMove(path, _moved(path, wish.to), wish.to.keep_alias))
+    for move in body.moves:
+        path = TopicPath(*_where(call), move.name)
+        moves.append(TopicMove(path, _moved(path, move.to), move.to.keep_alias))
     problems: list[NamedProblem] = await call_back(partial(inventory.move_topics, account, moves))
     return MovedInfo(len(moves) - len(problems), failed_names(call, problems), inventory.position)
 

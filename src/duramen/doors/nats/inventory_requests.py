@@ -32,14 +32,20 @@ class NatsInventory(NatsRequests):
         if instance.removeprefix(INVENTORY_PREFIX.decode()) != "changes":
             unknown = subject[:200].decode(errors="replace")
             raise RequestInvalid(f"{unknown} does not fit: the subject is {INVENTORY_PREFIX.decode()}changes")
-        wish = decode_request(payload, ChangesRequest)
+        request = decode_request(payload, ChangesRequest)
         future: asyncio.Future[Admitted | DuramenError] = asyncio.get_running_loop().create_future()
         self._service.admit(ANONYMOUS, INVENTORY_CHANGES, (), future.set_result)
         found = await future
         if isinstance(found, DuramenError):
             raise found
-        scope = scope_of(self._broker, wish)
+        scope = scope_of(self._broker, request)
         page = await poll(
-            self._broker, self.polls, scope, wish.position, wish.limit, wish.wait_ms, by_id=bool(wish.follow)
+            self._broker,
+            self.polls,
+            scope,
+            request.position,
+            request.limit,
+            request.wait_ms,
+            by_id=bool(request.follow),
         )
         return changes_info(page)

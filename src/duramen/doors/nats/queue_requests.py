@@ -49,10 +49,10 @@ class NatsQueues(NatsRequests):
                 f"{subject[:200].decode(errors='replace')} does not fit: a subject is"
                 f" $DURAMEN.Q.SPACE.OPERATION, and the operations are {', '.join(OPERATIONS)}"
             )
-        wish = decode_request(payload, operation.wish)
+        request = decode_request(payload, operation.request_type)
         space = await self._admitted(name, said)
         operations = QueueOperations(self._broker, self._requests, space, self.polls, instance, LARGEST_ANSWER_BYTES)
-        return await operation.run(operations, wish)
+        return await operation.run(operations, request)
 
     async def _admitted(self, name: str, said: str) -> Stream:
         """The space, if it may be used. Raises QueueSpaceNotFound, TopicNotAuthorized, NameNotResolved."""

@@ -92,22 +92,22 @@ def _where(text: str) -> Where:
     return "end" if text == "end" else parse_position(text)
 
 
-def _entry(wish: NewEntryRequest) -> NewEntry:
+def _entry(body: NewEntryRequest) -> NewEntry:
     entry = NewEntry(
-        request_bytes("value", wish.value), request_bytes("key", wish.key), tuple(request_headers(wish.headers)),
-        wish.timestamp, wish.delay_ms, wish.ttl_ms,
+        request_bytes("value", body.value), request_bytes("key", body.key), tuple(request_headers(body.headers)),
+        body.timestamp, body.delay_ms, body.ttl_ms,
     )  # fmt: skip
     check_headers((entry,))
     return entry
 
 
-async def _entries(wishes: Sequence[NewEntryRequest]) -> list[NewEntry]:
+async def _entries(bodies: Sequence[NewEntryRequest]) -> list[NewEntry]:
     found = list[NewEntry]()
-    for number, wish in enumerate(wishes):
+    for number, body in enumerate(bodies):
         if number % _AT_ONCE == _AT_ONCE - 1:
             await asyncio.sleep(0)
         try:
-            found.append(_entry(wish))
+            found.append(_entry(body))
         except DuramenError as error:
             raise type(error)(f"entry {number}: {error}") from None
     return found
@@ -181,13 +181,13 @@ class QueueOperations:
 
     # -- putting in ---------------------------------------------------------------------------------
 
-    async def enqueue(self, wish: EnqueueRequest) -> EntryPlaces:
+    async def enqueue(self, body: EnqueueRequest) -> EntryPlaces:
         """Add entries to queues. Raises PartlyStored if some of them are stored or may be."""
         space = self._writable
-        _check_count(wish.entries)
-        names = [check_name(one.queue) for one in wish.entries]
-        entries = list(zip(names, await _entries(wish.entries), strict=True))
-        request = request_of(self._space, wish.request)
+        _check_count(body.entries)
+        names = [check_name(one.queue) for one in body.entries]
+        entries = list(zip(names, await _entries(body.entries), strict=True))
+        request = request_of(self._space, body.request)
         return _places(await _call_back(lambda done: self._requests.enqueue(space, entries, done, request)))
 
     async def enqueue_batch(self, batch: bytearray) -> EntryPlaces:
@@ -229,15 +229,15 @@ class QueueOperations:
             raise found
         return found if isinstance(found, RetrievedBatches) else await _page(found)
 
-    async def retrieve_several(self, wish: QueuesRead) -> QueuesFound:
+    async def retrieve_several(self, body: QueuesRead) -> QueuesFound:
         """Entries of several queues."""
-        reads = [Read(check_name(one.queue), _where(one.start)) for one in wish.queues]
+        reads = [Read(check_name(one.queue), _where(one.start)) for one in body.queues]
         if len({read.queue for read in reads}) < len(reads):
             raise RequestInvalid("a queue is given twice")
-        found = await self._read(reads, wish)
+        found = await self._read(reads, body)
         answers = [await self._found(read.queue, found[read.queue]) for read in reads]
         if self._json_limit_bytes is not None:
-            self._cut(answers, wish.queues, self._json_limit_bytes - _FRAME_BYTES)
+            self._cut(answers, body.queues, self._json_limit_bytes - _FRAME_BYTES)
         return QueuesFound(answers)
 
     def _cut(self, answers: list[QueueFound], reads: Sequence[QueueRead], most: int) -> None:
@@ -283,57 +283,57 @@ class QueueOperations:
         named = queue_of(space, queue)
         return await _call_back(lambda done: self._requests.submit(space, named, command, done))
 
-    async def edit(self, wish: EditRequest) -> VersionsInfo:
+    async def edit(self, body: EditRequest) -> VersionsInfo:
         """Change the values of entries."""
-        _check_count(wish.entries)
-        queue = queue_of(self._space, check_name(wish.queue))
-        edits = [(parse_position(one.position), one.version, request_bytes("value", one.value)) for one in wish.entries]
-        first = await self._operate(Edit(queue, edits, request_of(self._space, wish.request)), queue.name)
+        _check_count(body.entries)
+        queue = queue_of(self._space, check_name(body.queue))
+        edits = [(parse_position(one.position), one.version, request_bytes("value", one.value)) for one in body.entries]
+        first = await self._operate(Edit(queue, edits, request_of(self._space, body.request)), queue.name)
         return VersionsInfo([first.offset + number for number in range(len(edits))])
 
-    async def delete(self, wish: DeleteRequest) -> None:
+    async def delete(self, body: DeleteRequest) -> None:
         """Delete entries."""
-        _check_count(wish.entries)
-        queue = queue_of(self._space, check_name(wish.queue))
-        entries = [(parse_position(one.position), one.version) for one in wish.entries]
-        await self._operate(Delete(queue, entries, request_of(self._space, wish.request)), queue.name)
+        _check_count(body.entries)
+        queue = queue_of(self._space, check_name(body.queue))
+        entries = [(parse_position(one.position), one.version) for one in body.entries]
+        await self._operate(Delete(queue, entries, request_of(self._space, body.request)), queue.name)
 
-    async def replace(self, wish: ReplaceRequest) -> EntryPlaces:
+    async def replace(self, body: ReplaceRequest) -> EntryPlaces:
         """Replace everything in a queue from a position on with other entries."""
-        _check_count(wish.entries)
-        queue = queue_of(self._space, check_name(wish.queue))
-        new, request = await _entries(wish.entries), request_of(self._space, wish.request)
-        command = Replace(queue, _where(wish.start), new, wish.by, wish.reason, request)
+        _check_count(body.entries)
+        queue = queue_of(self._space, check_name(body.queue))
+        new, request = await _entries(body.entries), request_of(self._space, body.request)
+        command = Replace(queue, _where(body.start), new, body.by, body.reason, request)
         first = await self._operate(command, queue.name)
         positions = [Position(first.leader_epoch, first.offset + 1 + number) for number in range(len(new))]
         return EntryPlaces([position_text(position) for position in positions])
 
-    async def purge(self, wish: QueueRequest) -> None:
+    async def purge(self, body: QueueRequest) -> None:
         """Delete every entry of a queue."""
-        queue = queue_of(self._space, check_name(wish.queue))
-        await self._operate(Empty(queue, "purge", request_of(self._space, wish.request)), queue.name)
+        queue = queue_of(self._space, check_name(body.queue))
+        await self._operate(Empty(queue, "purge", request_of(self._space, body.request)), queue.name)
 
-    async def drop(self, wish: QueueRequest) -> None:
+    async def drop(self, body: QueueRequest) -> None:
         """Remove a queue with all its entries."""
-        queue = queue_of(self._space, check_name(wish.queue))
-        await self._operate(Empty(queue, "drop", request_of(self._space, wish.request)), queue.name)
+        queue = queue_of(self._space, check_name(body.queue))
+        await self._operate(Empty(queue, "drop", request_of(self._space, body.request)), queue.name)
 
     # -- leases -------------------------------------------------------------------------------------
 
-    async def lease(self, wish: LeasesRequest) -> LeasesInfo:
+    async def lease(self, body: LeasesRequest) -> LeasesInfo:
         """Lease entries."""
         space = self._writable
-        names = list(dict.fromkeys(check_name(queue) for queue in wish.queues))
+        names = list(dict.fromkeys(check_name(queue) for queue in body.queues))
         limit = self._json_limit_bytes
         size, as_json = (LARGEST_PAGE_BYTES, False) if limit is None else (limit - _FRAME_BYTES, True)
-        request = LeaseRequest(names, wish.limit, wish.lease_ms, wish.wait_ms, wish.fifo, size, as_json)
+        request = LeaseRequest(names, body.limit, body.lease_ms, body.wait_ms, body.fifo, size, as_json)
 
         def begin(done: Callable[[list[Leased] | DuramenError], None]) -> Callable[[], None]:
             poll = LeasePoll(self._broker, self._requests, space, request, next(_turns), done)
             poll.begin()
             return poll.end
 
-        found = await self._wait(wish.wait_ms, begin)
+        found = await self._wait(body.wait_ms, begin)
         if isinstance(found, DuramenError):
             raise found
         infos = [
@@ -344,22 +344,22 @@ class QueueOperations:
         ]
         return LeasesInfo(infos)
 
-    async def ack(self, wish: AckRequest) -> RefusedEntries:
+    async def ack(self, body: AckRequest) -> RefusedEntries:
         """Acknowledge leased entries."""
-        return await self._settle(wish.entries, wish.request, None)
+        return await self._settle(body.entries, body.request, None)
 
-    async def nack(self, wish: NackRequest) -> RefusedEntries:
+    async def nack(self, body: NackRequest) -> RefusedEntries:
         """Return leased entries."""
-        return await self._settle(wish.entries, wish.request, wish.delay_ms)
+        return await self._settle(body.entries, body.request, body.delay_ms)
 
     async def _settle(self, places: Sequence[LeasedPlace], said: str, delay_ms: int | None) -> RefusedEntries:
         entries, request = _leased(places), request_of(self._space, said)
         ask = partial(self._led.acknowledge, self._writable, entries, request=request, release_ms=delay_ms)
         return self._refused(await _call_back(ask))
 
-    async def extend(self, wish: ExtendRequest) -> RefusedEntries:
+    async def extend(self, body: ExtendRequest) -> RefusedEntries:
         """Extend leases."""
-        ask = partial(self._led.extend, self._writable, _leased(wish.entries), wish.lease_ms)
+        ask = partial(self._led.extend, self._writable, _leased(body.entries), body.lease_ms)
         return self._refused(await _call_back(ask))
 
     def _refused(self, refused: Refused) -> RefusedEntries:
@@ -421,7 +421,7 @@ def _leased(places: Sequence[LeasedPlace]) -> list[tuple[bytes, LeasedEntry]]:
 class QueueOperation(NamedTuple):
     """An operation by name: its request type, its accesses to the space, and its function."""
 
-    wish: type[Any]
+    request_type: type[Any]
     needs: Operation
     run: Callable[[QueueOperations, Any], Awaitable[Any]]
 

@@ -57,17 +57,17 @@ _ANSWERS: Final[Mapping[type[Any], Any]] = {
 }  # fmt: skip
 
 
-def named(wish: Any) -> bytes:
+def named(command: Any) -> bytes:
     """A command or a query with the name of its kind. Last fields at their defaults are left out for older nodes."""
-    fields, defaults = list(wish), list(type(wish)._field_defaults.values())
+    fields, defaults = list(command), list(type(command)._field_defaults.values())
     while defaults and fields[-1] == defaults.pop():
         fields.pop()
-    return msgspec.msgpack.encode((type(wish).__name__, fields))
+    return msgspec.msgpack.encode((type(command).__name__, fields))
 
 
-def named_of(kinds: Mapping[str, type[Any]], wish: bytes) -> Any:
+def named_of(kinds: Mapping[str, type[Any]], body: bytes) -> Any:
     """Decodes the result of `named`, one of these kinds. Raises RequestInvalid."""
-    name, content = _decoded(wish, tuple[str, msgspec.Raw])
+    name, content = _decoded(body, tuple[str, msgspec.Raw])
     kind = kinds.get(name)
     if kind is None:
         raise RequestInvalid(f"{name[:40]!r} is not known here: nothing of that name is asked about queues")
@@ -81,21 +81,21 @@ def _decoded(content: Any, type_: Any) -> Any:
         raise RequestInvalid(f"a request about queues cannot be read: {error}") from None
 
 
-def query_of(wish: bytes) -> ShardQuery:
+def query_of(body: bytes) -> ShardQuery:
     """A query. Raises RequestInvalid."""
-    found: ShardQuery = named_of(_QUERIES, wish)
+    found: ShardQuery = named_of(_QUERIES, body)
     return found
 
 
-def settled_of(wish: bytes) -> Ack | Nack:
+def settled_of(body: bytes) -> Ack | Nack:
     """A command on leased entries. Raises RequestInvalid."""
-    found: Ack | Nack = named_of(_SETTLING, wish)
+    found: Ack | Nack = named_of(_SETTLING, body)
     return found
 
 
-def wait_of(wish: bytes) -> WaitQuery:
+def wait_of(body: bytes) -> WaitQuery:
     """Decodes a wait. Raises RequestInvalid."""
-    found: WaitQuery = _decoded(wish, WaitQuery)
+    found: WaitQuery = _decoded(body, WaitQuery)
     return found
 
 

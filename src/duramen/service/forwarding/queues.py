@@ -65,14 +65,14 @@ _Outcome = Managed | DuramenError | OSError
 
 
 class Ask(Protocol):
-    """Has an errand done; returns a function that cancels it."""
+    """Sends a request; returns a function that cancels it."""
 
     def __call__(
-        self, errand: PartitionRequest[Managed], within_ms: int, done: Callable[[_Outcome], None], /
+        self, request: PartitionRequest[Managed], within_ms: int, done: Callable[[_Outcome], None], /
     ) -> Callable[[], None]: ...
 
 
-class _Errand(NamedTuple):
+class _ShardRequest(NamedTuple):
     """A request to a shard. `do` executes it here and returns a function that cancels it."""
 
     partition: Partition
@@ -107,7 +107,7 @@ class RoutedShards:
         self._change("put", partition, bytes(batch), partial(self._local.append, partition, batch), done)
 
     def _change(
-        self, what: Any, partition: Partition, wish: bytes, do: Callable[[PositionDone], None], done: PositionDone
+        self, what: Any, partition: Partition, body: bytes, do: Callable[[PositionDone], None], done: PositionDone
     ) -> None:
         def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
             do(partial(_managed, answered))
@@ -117,7 +117,7 @@ class RoutedShards:
             found = _read(outcome, _Changed)
             done(found if isinstance(found, DuramenError) else rewritten_error(found[1]) or found[0])
 
-        self._ask(_Errand(partition, _wanted(what, partition, wish), here), _WITHIN_MS, told)
+        self._ask(_ShardRequest(partition, _wanted(what, partition, body), here), _WITHIN_MS, told)
 
     def retrieve(
         self, space: Stream, reads: Sequence[Read], limits: ReadLimits, done: FoundDone, *, batches: bool
@@ -157,9 +157,9 @@ class RoutedShards:
             else:
                 done({read.queue: _found_of(one) for read, one in zip(reads, found, strict=True)})
 
-        wish: _ReadRequest = [(read.queue, read.where) for read in reads], limits
-        wanted = _wanted("read", partition, msgspec.msgpack.encode(wish))
-        return self._ask(_Errand(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
+        request: _ReadRequest = [(read.queue, read.where) for read in reads], limits
+        wanted = _wanted("read", partition, msgspec.msgpack.encode(request))
+        return self._ask(_ShardRequest(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
 
     # -- state of leaders only ------------------------------------------------------------------------
 
@@ -170,8 +170,8 @@ class RoutedShards:
             self._local.settle(partition, command, partial(_answer, answered, refused_bytes))
             return _nothing
 
-        errand = _Errand(partition, _wanted("settle", partition, named(command)), here)
-        self._ask(errand, _WITHIN_MS, partial(_heard, done, refused_of))
+        request = _ShardRequest(partition, _wanted("settle", partition, named(command)), here)
+        self._ask(request, _WITHIN_MS, partial(_heard, done, refused_of))
 
     def ask(self, space: Stream, shard: int, query: ShardQuery, done: QueryDone, waiter: Waiter | None = None) -> None:
         """As `Shards`."""
@@ -181,8 +181,8 @@ class RoutedShards:
             self._local.ask(space, shard, query, partial(_answer, answered, partial(answer_bytes, query)), waiter)
             return _nothing
 
-        errand = _Errand(partition, _wanted("query", partition, named(query)), here)
-        self._ask(errand, _QUERY_MS, partial(_heard, done, partial(answer_of, query)))
+        request = _ShardRequest(partition, _wanted("query", partition, named(query)), here)
+        self._ask(request, _QUERY_MS, partial(_heard, done, partial(answer_of, query)))
 
     def wait(self, space: Stream, shard: int, query: WaitQuery, done: QueryDone) -> Callable[[], None]:
         """As `Shards`."""
@@ -191,8 +191,8 @@ class RoutedShards:
         def here(answered: Callable[[_Outcome], None]) -> Callable[[], None]:
             return self._local.wait(space, shard, query, partial(_answer, answered, msgspec.msgpack.encode))
 
-        errand = _Errand(partition, _wanted("wait", partition, msgspec.msgpack.encode(query)), here)
-        return self._ask(errand, query.wait_ms + _QUERY_MS, done)
+        request = _ShardRequest(partition, _wanted("wait", partition, msgspec.msgpack.encode(query)), here)
+        return self._ask(request, query.wait_ms + _QUERY_MS, done)
 
 
 class _RoutedPoll:
@@ -293,8 +293,8 @@ def answer_queues(local: LocalShards, space: Stream, request: AskQueues, done: D
 # -- messages between nodes ---------------------------------------------------------------------------
 
 
-def _wanted(what: Any, partition: Partition, wish: bytes) -> AskQueues:
-    return AskQueues(what, partition.log.key.stream_id.bytes, partition.index, wish)
+def _wanted(what: Any, partition: Partition, body: bytes) -> AskQueues:
+    return AskQueues(what, partition.log.key.stream_id.bytes, partition.index, body)
 
 
 def _decoded(content: Any, type_: Any) -> Any:

@@ -71,5 +71,5 @@ def set_policies(
 ) -> Program[PoliciesInfo]:
     """Set policies of a path."""
     waits = {"wait": "effective"} if flag("wait_effective", wait_effective) else {}
-    wish: dict[str, Any] = {"policies": dict(changes)}
-    return value_of((yield Question("PATCH", _path(path) + query(account, **waits), wish)), PoliciesInfo)
+    body: dict[str, Any] = {"policies": dict(changes)}
+    return value_of((yield Question("PATCH", _path(path) + query(account, **waits), body)), PoliciesInfo)

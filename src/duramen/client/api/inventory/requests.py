@@ -194,7 +194,7 @@ def topic_path(path: str) -> str:
     return f"{namespace_path(f'{tenant}/{namespace}')}/topics/{quote(name, safe='')}"
 
 
-def _path_wish(path: str) -> dict[str, str]:
+def _path_body(path: str) -> dict[str, str]:
     return dict(zip(("tenant", "namespace", "name"), _parts(path), strict=True))
 
 
@@ -208,8 +208,8 @@ def create_names(
     listed = names_in_columns(names, failed) if has_columns(names) else cast("Iterable[str]", names)
     more: dict[str, object] = {} if labels is None else {"labels": dict(labels)}
     for some in _batched(listed, _NAMES_AT_ONCE):
-        wish = {"names": [name if type(name) is str else text("name", name) for name in some], **more}
-        answer = value_of((yield Question("POST", path, wish)), dict[str, Any])
+        body = {"names": [name if type(name) is str else text("name", name) for name in some], **more}
+        answer = value_of((yield Question("POST", path, body)), dict[str, Any])
         created += value_of(answer.get("created"), int)
         existing += value_of(answer.get("existing"), int)
         position = value_of(answer.get("position"), str)
@@ -282,21 +282,21 @@ def get_namespace(account: str, namespace: str) -> Program[NamespaceInfo]:
 
 def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[str, str] | None) -> Program[TenantInfo]:
     """Change the name or the labels of a tenant."""
-    wish = {"name": name, "labels": None if labels is None else dict(labels)}
-    return value_of((yield Question("PATCH", tenant_path(tenant) + query(account), wish)), TenantInfo)
+    body = {"name": name, "labels": None if labels is None else dict(labels)}
+    return value_of((yield Question("PATCH", tenant_path(tenant) + query(account), body)), TenantInfo)
 
 
 def update_namespace(
     account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None, subjects: Iterable[str] | None
 ) -> Program[NamespaceInfo]:
     """Change the names, labels or subjects of a namespace."""
-    wish: dict[str, object] = {"labels": None if labels is None else dict(labels)}
+    body: dict[str, object] = {"labels": None if labels is None else dict(labels)}
     if subjects is not None:
-        wish["subjects"] = [text("subjects", subject) for subject in subjects]
+        body["subjects"] = [text("subjects", subject) for subject in subjects]
     if to is not None:
         namespace_path(to)
-        wish["tenant"], _, wish["name"] = to.partition("/")
-    return value_of((yield Question("PATCH", namespace_path(namespace) + query(account), wish)), NamespaceInfo)
+        body["tenant"], _, body["name"] = to.partition("/")
+    return value_of((yield Question("PATCH", namespace_path(namespace) + query(account), body)), NamespaceInfo)
 
 
 def delete_path(account: str, path: str) -> Program[None]:
@@ -318,16 +318,16 @@ def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[T
     """The topics of names."""
     found = list[TopicInfo | None]()
     for some in _batched(names, _LOOKUPS_AT_ONCE):
-        wish = {"names": [text("name", name) for name in some]}
-        answer = yield Question("POST", f"{namespace_path(namespace)}/lookup{query(account)}", wish)
+        body = {"names": [text("name", name) for name in some]}
+        answer = yield Question("POST", f"{namespace_path(namespace)}/lookup{query(account)}", body)
         found += value_of(value_of(answer, dict[str, Any]).get("topics"), list[TopicInfo | None])
     return found
 
 
 def move_topic(account: str, path: str, to: str, *, keep_alias: bool) -> Program[TopicInfo]:
     """Change the path of a topic."""
-    wish = {**_path_wish(to), "keep_alias": flag("keep_alias", keep_alias)}
-    return value_of((yield Question("PATCH", topic_path(path) + query(account), wish)), TopicInfo)
+    body = {**_path_body(to), "keep_alias": flag("keep_alias", keep_alias)}
+    return value_of((yield Question("PATCH", topic_path(path) + query(account), body)), TopicInfo)
 
 
 def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_alias: bool) -> Program[MovedTopics]:
@@ -336,10 +336,10 @@ def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_
     moved, failed, position = 0, dict[str, DuramenError](), ""
     flag("keep_alias", keep_alias)
     for some in _batched(moves, _LOOKUPS_AT_ONCE):
-        wishes = [
-            {"name": text("name", name), "to": {**_path_wish(moves[name]), "keep_alias": keep_alias}} for name in some
+        bodies = [
+            {"name": text("name", name), "to": {**_path_body(moves[name]), "keep_alias": keep_alias}} for name in some
         ]
-        answer = value_of((yield Question("POST", path, {"moves": wishes})), dict[str, Any])
+        answer = value_of((yield Question("POST", path, {"moves": bodies})), dict[str, Any])
         moved += value_of(answer.get("moved"), int)
         position = value_of(answer.get("position"), str)
         failed |= {one["name"]: problem_of(one["problem"]) for one in answer.get("failed", [])}
@@ -349,8 +349,8 @@ def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_
 def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:
     """Create an alias of a topic."""
     tenant, namespace, name = _parts(path)
-    wish = {"name": name, "topic": _path_wish(topic)}
-    question = Question("POST", f"{namespace_path(f'{tenant}/{namespace}')}/aliases{query(account)}", wish)
+    body = {"name": name, "topic": _path_body(topic)}
+    question = Question("POST", f"{namespace_path(f'{tenant}/{namespace}')}/aliases{query(account)}", body)
     return value_of((yield question), TopicInfo)
 
 

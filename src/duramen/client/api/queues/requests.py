@@ -72,23 +72,23 @@ def _path(space: str, what: str = "") -> str:
     return path_of("spaces", text("space", space)) + what
 
 
-def _wish(entry: Encodable) -> dict[str, object]:
-    wish: dict[str, object] = {"value": json_of(entry.value)}
+def _entry_body(entry: Encodable) -> dict[str, object]:
+    body: dict[str, object] = {"value": json_of(entry.value)}
     if entry.key is not None:
-        wish["key"] = json_of(entry.key)
+        body["key"] = json_of(entry.key)
     if entry.headers:
-        wish["headers"] = [(json_of(name), json_of(value)) for name, value in entry.headers]
+        body["headers"] = [(json_of(name), json_of(value)) for name, value in entry.headers]
     if entry.timestamp_ms is not None:
-        wish["timestamp"] = entry.timestamp_ms
-    return wish
+        body["timestamp"] = entry.timestamp_ms
+    return body
 
 
-def _wishes(values: Sequence[NewValue]) -> list[dict[str, object]]:
-    wishes = list(map(_wish, encodable(list(map(_record, values)), None)))
-    for value, wish in zip(values, wishes, strict=True):
+def _entry_bodies(values: Sequence[NewValue]) -> list[dict[str, object]]:
+    bodies = list(map(_entry_body, encodable(list(map(_record, values)), None)))
+    for value, entry in zip(values, bodies, strict=True):
         if isinstance(value, NewEntry):
-            wish.update(_times(value.delay_s, value.ttl_s))
-    return wishes
+            entry.update(_times(value.delay_s, value.ttl_s))
+    return bodies
 
 
 def _record(value: NewValue) -> Writable:
@@ -138,14 +138,14 @@ def _put_said(
     """Add entries to queues with options that record batches do not have."""
     for pair in pairs:
         _check_tuple("an entry", pair, 2, "(queue, value)")
-    wishes = _wishes([value for _, value in pairs])
+    bodies = _entry_bodies([value for _, value in pairs])
     times = _times(delay_s, ttl_s)
-    for (queue, _), wish in zip(pairs, wishes, strict=True):
-        wish["queue"] = text("queue", queue)
-        wish.update({name: ms for name, ms in times.items() if ms and name not in wish})
-    if not wishes:
+    for (queue, _), entry in zip(pairs, bodies, strict=True):
+        entry["queue"] = text("queue", queue)
+        entry.update({name: ms for name, ms in times.items() if ms and name not in entry})
+    if not bodies:
         return []
-    answer = yield Question("POST", _path(space, "/entries"), {"entries": wishes, **request(request_id)})
+    answer = yield Question("POST", _path(space, "/entries"), {"entries": bodies, **request(request_id)})
     return _positions(answer)
 
 
@@ -260,8 +260,8 @@ def _read(
 ) -> Program[dict[str, QueuePage | DuramenError]]:
     """Entries of as many queues as one request may name; with a `limit` of 0 only their starting positions."""
     reads = [{"queue": queue, "from": start} for queue, start in starts.items()]
-    wish = {"queues": reads, "limit": max(1, limit), "wait_ms": wait_ms}
-    answer = value_of((yield Question("POST", _path(space, "/retrieve"), wish)), dict[str, Any])
+    body = {"queues": reads, "limit": max(1, limit), "wait_ms": wait_ms}
+    answer = value_of((yield Question("POST", _path(space, "/retrieve"), body)), dict[str, Any])
     found = {one["queue"]: _found(one) for one in value_of(answer.get("queues"), list[dict[str, Any]])}
     if limit:
         return found
@@ -310,18 +310,18 @@ def _fields(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Program[list[int]]:
     """Change the values of entries; returns their versions."""
-    wishes, given = list[dict[str, object]](), list(edits)
+    bodies, given = list[dict[str, object]](), list(edits)
     for one in given:
         _check_tuple("an edit", one, 3, "(position, value) or (position, value, version)")
     new = encodable([one[1] if isinstance(one[1], bytes | str) else NewRecord(one[1]) for one in given], None)
     for one, entry in zip(given, new, strict=True):
-        wish: dict[str, object] = {"position": text("position", one[0]), "value": json_of(entry.value)}
+        edit_body: dict[str, object] = {"position": text("position", one[0]), "value": json_of(entry.value)}
         if len(one) == 3:
-            wish["version"] = whole("version", one[2], 0, INT64_MAX)
-        wishes.append(wish)
-    if not wishes:
+            edit_body["version"] = whole("version", one[2], 0, INT64_MAX)
+        bodies.append(edit_body)
+    if not bodies:
         return []
-    body = {"queue": text("queue", queue), "entries": wishes, **request(request_id)}
+    body = {"queue": text("queue", queue), "entries": bodies, **request(request_id)}
     answer = yield Question("POST", _path(space, "/edit"), body)
     return value_of(value_of(answer, dict[str, Any]).get("versions"), list[int])
 
@@ -341,11 +341,11 @@ def replace(
     space: str, queue: str, start: str, values: Iterable[NewValue], by: str, reason: str, request_id: str
 ) -> Program[list[str]]:
     """Replace everything in a queue from a position on with other entries; returns their positions."""
-    wish = {
-        "queue": text("queue", queue), "from": text("start", start), "entries": _wishes(_several(values)),
+    body = {
+        "queue": text("queue", queue), "from": text("start", start), "entries": _entry_bodies(_several(values)),
         "by": text("by", by), "reason": text("reason", reason), **request(request_id),
     }  # fmt: skip
-    return _positions((yield Question("POST", _path(space, "/replace"), wish)))
+    return _positions((yield Question("POST", _path(space, "/replace"), body)))
 
 
 def lease(
@@ -355,41 +355,41 @@ def lease(
     if isinstance(queues, str):
         raise RequestInvalid("queues are given in a list: write [queue] for a single one")
     left_ms, most = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
-    wish = {**leased_for(lease_s), "fifo": bool(fifo)}
+    options = {**leased_for(lease_s), "fifo": bool(fifo)}
     parts = rotated(split_queues(text("a queue", queue) for queue in queues))
     if len(parts) > 1 or not left_ms:
-        found = yield from _lease_shares(space, parts, most, wish)
+        found = yield from _lease_shares(space, parts, most, options)
         if found:
             return found
     for part, wait_ms in turns(parts, left_ms):
-        found = yield from _lease(space, part, most, wish | {"wait_ms": wait_ms})
+        found = yield from _lease(space, part, most, options | {"wait_ms": wait_ms})
         if found:
             return found
     return []
 
 
 def _lease_shares(
-    space: str, parts: Sequence[list[str]], limit: int, wish: Mapping[str, object]
+    space: str, parts: Sequence[list[str]], limit: int, options: Mapping[str, object]
 ) -> Program[list[LeasedEntry]]:
     """Lease each part's share, then the remainder. After an error, returns what was leased before it."""
     found, full = list[LeasedEntry](), list[list[str]]()
     try:
         for part, share in shares(parts, limit):
-            some = (yield from _lease(space, part, share, wish)) if share else []
+            some = (yield from _lease(space, part, share, options)) if share else []
             found += some
             if len(some) == share:
                 full.append(part)
         for part in full:
             if len(found) < limit:
-                found += yield from _lease(space, part, limit - len(found), wish)
+                found += yield from _lease(space, part, limit - len(found), options)
     except DuramenError:
         if not found:
             raise
     return found
 
 
-def _lease(space: str, queues: list[str], limit: int, wish: Mapping[str, object]) -> Program[list[LeasedEntry]]:
-    asked = Question("POST", _path(space, "/lease"), {"queues": queues, "limit": limit, **wish})
+def _lease(space: str, queues: list[str], limit: int, options: Mapping[str, object]) -> Program[list[LeasedEntry]]:
+    asked = Question("POST", _path(space, "/lease"), {"queues": queues, "limit": limit, **options})
     return _leased(value_of(value_of((yield asked), dict[str, Any]).get("entries"), list[dict[str, Any]]))
 
 

@@ -46,11 +46,11 @@ class SpaceInfo(msgspec.Struct, frozen=True):
 
 def create_space(name: str, shards: int, config: Config | None) -> Program[SpaceInfo]:
     """Create a queue space unless it exists."""
-    wish: dict[str, object] = {
+    body: dict[str, object] = {
         "name": text("name", name), "shards": whole("shards", shards, 1, 1000),
         "config": checked_config("config", config, may_be_none=False),
     }  # fmt: skip
-    return value_of((yield Question("POST", f"/v1/{_SPACES}", wish)), SpaceInfo)
+    return value_of((yield Question("POST", f"/v1/{_SPACES}", body)), SpaceInfo)
 
 
 def describe_space(name: str) -> Program[SpaceInfo]:

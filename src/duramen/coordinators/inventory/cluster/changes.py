@@ -43,7 +43,7 @@ class _Run:
         self.asked = False  # whether its first step may have taken effect
         self.steps: Change | None = None  # the steps after the first one
 
-    def is_wish(self, pending: PendingChange) -> bool:
+    def matches(self, pending: PendingChange) -> bool:
         """Whether a pending change at the name is this one."""
         if isinstance(self.command, BindName):
             return pending == self.command.pending
@@ -212,7 +212,7 @@ class FencedChanges(Changes):
             one = left.get(run.place)
             if one is None:
                 self._go_on(run)
-            elif run.is_wish(one.pending):
+            elif run.matches(one.pending):
                 del left[run.place]
                 self._resume(run, one)
             else:

@@ -242,11 +242,11 @@ def encode_command(command: ShardCommand) -> bytes:
 def decode_command(content: bytes) -> ShardCommand:
     """The command from another node. Raises RequestInvalid."""
     try:
-        token, name, wish = msgspec.msgpack.decode(content, type=tuple[int, str, msgspec.Raw])
+        token, name, command = msgspec.msgpack.decode(content, type=tuple[int, str, msgspec.Raw])
         kind = _COMMANDS.get(name)
         if kind is None:
             raise RequestInvalid(f"a command {name[:40]!r} of the inventory is not known here")
-        step: Any = msgspec.msgpack.decode(wish, type=kind)
+        step: Any = msgspec.msgpack.decode(command, type=kind)
     except UNREADABLE as error:
         raise RequestInvalid(f"a command of the inventory cannot be read: {error}") from None
     return step if token == _NOT_FENCED else Fenced(token, step)
