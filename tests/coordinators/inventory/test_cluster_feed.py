@@ -205,10 +205,25 @@ def test_topics_in_a_namespace_that_moved_during_a_watch_are_found_by_its_new_te
     assert [answer.value.keys for answer in watches] == [[("tenant", bolt.id)]] * SHARDS
 
 
+def test_a_watch_is_not_notified_before_its_leader_has_a_directory_as_new_as_the_event() -> None:
+    several = SeveralInventories()
+    bolt = several.read(1, lambda inventory: inventory.tenant(ACCOUNT, "bolt"))
+    answer = watch(several, 2, bolt.id)
+    several.advance(300)
+    several.slow.add((3, 1))  # node 3 leads shard 2, node 1 the directory
+    several.create(2, "bolt/dev", *(f"t{number}" for number in range(8)))
+    several.advance(3_000)
+    assert not answer.there
+    several.slow.clear()
+    several.arrive()
+    several.settle()
+    assert answer.value.keys == [("tenant", bolt.id)]
+
+
 def watch(several: SeveralInventories, shard: int, tenant: int) -> CallbackResult[ChangesWatched]:
     answer: CallbackResult[ChangesWatched] = CallbackResult()
-    request = WatchChanges(1, shard, -1, -1, [("tenant", tenant)], 5000)
-    cast("ClusterFeed", several.inventory(1).feed).ask_to_watch(request, answer)
+    request = WatchChanges(2, shard, -1, -1, [("tenant", tenant)], 5000)
+    cast("ClusterFeed", several.inventory(2).feed).ask_to_watch(request, answer)
     return answer
 
 

@@ -120,14 +120,20 @@ class ShardWatches:
             self.reader.soon(partial(self._examine, shard))  # with all further events of this turn
 
     def _examine(self, shard: int) -> None:
-        self.shards.read(self.shards.directory, partial(self._tell, shard, len(self._applied[shard])))
+        if any(of == shard for _, of in self._watches):
+            self.shards.read(self.shards.directory, partial(self._tell, shard, len(self._applied[shard])))
+        else:
+            del self._applied[shard]
 
     def _tell(self, shard: int, count: int, directory: Directory | DuramenError) -> None:
-        """Notify the watches of the first `count` events."""
+        """Notify the watches of the first `count` events; without a directory later."""
+        if isinstance(directory, DuramenError):
+            self.shards.later(_LOOK_MS, partial(self._examine, shard))
+            return
         waiting = self._applied.pop(shard)
         watches = [one for (_, of), one in self._watches.items() if of == shard]
         for offset, event in waiting[:count]:
-            keys = None if isinstance(directory, DuramenError) else event_keys(event, shard, directory)
+            keys = event_keys(event, shard, directory)
             for watch in watches:
                 watch.tell(offset, keys)
         if waiting[count:]:
@@ -273,12 +279,12 @@ class _Watch(_Reading):
         self.watches.shards.later(self._wait_ms, self._late)
         self.watches.shards.later(_LOOK_MS, self._look)
 
-    def tell(self, offset: int, keys: set[FeedKey] | None) -> None:
-        """An event of the shard; with unknown keys it concerns every watch."""
+    def tell(self, offset: int, keys: set[FeedKey]) -> None:
+        """Note an event of the shard."""
         if self.over or self._entered is None or offset < self.next:
             return
         ends, self.next = bool(self._found), offset + 1
-        self._found |= self._keys if keys is None else self._keys & keys
+        self._found |= self._keys & keys
         if self._found and not ends:
             self.watches.reader.soon(self.end)  # with all further events of this turn
 
