@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from typing import Any
 import nats
 import pytest
 from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from tests.cli.command import run
 from tests.clients import until
 
-from duramen.base.errors import DuramenError, QueueHistoryRewritten
+from duramen.base.errors import DuramenError, NotLeader, QueueHistoryRewritten
 from duramen.base.ids import Position
 from duramen.client.api.client import Client, connect
 from duramen.client.http import HttpNode
@@ -123,6 +124,73 @@ def test_any_node_takes_requests_and_a_leader_that_is_killed_loses_nothing(tmp_p
             assert rewritten.value.by == "Eve"
         for client in clients:
             client.close()
+
+
+@pytest.mark.long
+def test_a_request_that_is_repeated_at_the_next_leader_is_done_once(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3) as nodes:
+        with connect(nodes.nodes[1].http) as client:
+            client.spaces.create("mail", shards=3)
+            until(lambda: not any(patiently(client, queue) for queue in QUEUES), WAIT_S)
+            requests = {queue: f"request of {queue}" for queue in QUEUES}
+            first = {queue: client.queues("mail").enqueue(queue, ["x"], request_id=requests[queue]) for queue in QUEUES}
+        nodes.nodes[1].kill()
+        with connect(nodes.nodes[2].http) as client:
+            queues = client.queues("mail")
+
+            def repeated() -> bool:
+                try:
+                    again = {queue: queues.enqueue(queue, ["x"], request_id=requests[queue]) for queue in QUEUES}
+                except DuramenError:
+                    return False
+                assert again == first
+                return True
+
+            until(repeated, WAIT_S)
+            assert all(patiently(client, queue) == ["x"] for queue in QUEUES)
+
+
+@pytest.mark.long
+def test_a_shard_without_a_leader_is_named_at_every_door(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, nats=True) as nodes:
+        admin = AdminClient({"bootstrap.servers": nodes.nodes[1].kafka})
+        space = NewTopic("mail", 1, 1, config={"kind": "queues"})
+        admin.create_topics([space])["mail"].result(WAIT_S)
+        until(lambda: bool(admin.list_topics("mail", WAIT_S).topics["mail"].partitions), WAIT_S)
+        leader = admin.list_topics("mail", WAIT_S).topics["mail"].partitions[0].leader
+        other = next(node for node_id, node in nodes.nodes.items() if node_id != leader)
+        with connect(other.http) as client:
+            until(lambda: patiently(client, "ann") == [], WAIT_S)
+            nodes.nodes[leader].kill()
+            queues = client.queues("mail")
+            asked = (
+                lambda: queues.enqueue("ann", ["x"]), lambda: queues.enqueue("ann", ["x"], request_id="r"),
+                lambda: queues.retrieve("ann"), lambda: queues.stats("ann"), queues.usage,
+            )  # fmt: skip
+            until(lambda: led_by_nobody(asked[0]), WAIT_S)
+            assert all(map(led_by_nobody, asked))
+        ended = run("queue", "put", "mail", "ann", "x", server=other.http)
+        assert (ended.code, "[not-leader]" in ended.err) == (1, True)
+
+        async def ask() -> Any:
+            server = await nats.connect(other.nats)
+            wish = json.dumps({"entries": [{"queue": "ann", "value": "x"}]}).encode()
+            answer = await server.request("$DURAMEN.Q.mail.enqueue", wish, timeout=30)
+            await server.close()
+            return json.loads(answer.data)["type"]
+
+        assert asyncio.run(ask()) == "not-leader"
+
+
+def led_by_nobody(ask: Callable[[], object]) -> bool:
+    """Whether a request ends with NotLeader."""
+    try:
+        ask()
+    except NotLeader:
+        return True
+    except DuramenError:
+        return False
+    return False
 
 
 @pytest.mark.long

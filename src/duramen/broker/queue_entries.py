@@ -49,9 +49,10 @@ def _problem(key: bytes | None, shard: int, shards: int) -> str:
     right = partition_of(key, shards)
     if right == shard:
         return ""
+    queue = key[:40].decode(errors="replace")
     return (
-        f"the queue {key[:40].decode(errors='replace')} is in partition {right}, not {shard}: let the producer choose"
-        " the partition as Java's does; librdkafka needs partitioner=murmur2_random"
+        f"the queue {queue} is in partition {right}, not {shard}: let the producer choose the partition as Java's does;"
+        " librdkafka needs partitioner=murmur2_random"
     )
 
 

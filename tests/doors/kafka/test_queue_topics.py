@@ -5,7 +5,7 @@ import json
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from tests.clients import Library, Record
+from tests.clients import Library, Record, until
 from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.conftest import Kcat
 
@@ -93,6 +93,51 @@ def test_a_consumer_waits_for_its_own_queue_only(node: NodeProcess, prefix: str)
             (f"{prefix}{name}", b"%d" % number) for name in ("ann", "eve")
         }
     consumer.close()
+
+
+def test_a_consumer_goes_on_after_entries_were_replaced(node: NodeProcess, stream_name: str, prefix: str) -> None:
+    consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": "g"})
+    consumer.assign([TopicPartition(f"{prefix}ann", 0, 0)])
+    with duramen.connect(node.http) as client:
+        queues = client.queues(stream_name)
+        _, second, _ = queues.enqueue("ann", ["1", "2", "3"])
+        assert [poll(consumer).value() for _ in range(3)] == [b"1", b"2", b"3"]
+        positions = queues.replace("ann", second, ["two", "three"], by="Eve")
+    found = [poll(consumer) for _ in range(2)]
+    assert [one.value() for one in found] == [b"two", b"three"]
+    assert [one.offset() for one in found] == [int(position.split(".")[1]) for position in positions]
+    low, high = consumer.get_watermark_offsets(TopicPartition(f"{prefix}ann", 0), 30)
+    assert consumer.position([TopicPartition(f"{prefix}ann", 0)])[0].offset == high
+    assert low <= found[0].offset()
+    consumer.close()
+
+
+@pytest.mark.long
+def test_a_consumer_below_the_start_of_the_log_of_a_space_is_told(node: NodeProcess, stream_name: str) -> None:
+    config = {"queue.log.retention.ms": 0, "segment.bytes": 1 << 20}
+    with duramen.connect(node.http) as client:
+        client.spaces.create(stream_name, shards=1, config=config)
+        queues = client.queues(stream_name)
+        for _ in range(35):
+            queues.enqueue("ann", [b"x"] * 10_000)
+        until(lambda: client.streams.describe(stream_name).partitions[0].start_offset > 0, 60)
+        assert queues.retrieve("ann", limit=1).entries[0].text == "x"
+    options = {"bootstrap.servers": node.kafka, "group.id": "g", "auto.offset.reset": "error"}
+    consumer = Consumer(options)
+    consumer.assign([TopicPartition(stream_name, 0, 0)])
+    with pytest.raises(KafkaException) as told:
+        until(lambda: raised(consumer.poll(1)), 60)
+    assert told.value.args[0].name() == "_AUTO_OFFSET_RESET"
+    assert "out of range" in told.value.args[0].str()
+    consumer.close()
+
+
+def raised(message: Message | None) -> bool:
+    """Raises the error of a message."""
+    error = None if message is None else message.error()
+    if error is not None:
+        raise KafkaException(error)
+    return False
 
 
 def test_offsets_are_found_by_time(node: NodeProcess, prefix: str, kcat: Kcat, library: Library) -> None:

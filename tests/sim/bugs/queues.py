@@ -53,12 +53,14 @@ def _answer_appended(right: Original) -> Original:
 
 
 def _drop_overlays(right: Original) -> Original:
-    def _edit_run(self: Any, queue: bytes, run: Run, edits: dict[int, Overlay]) -> dict[int, Overlay]:
+    def _edit_run(
+        self: Any, queue: bytes, run: Run, edits: dict[int, Overlay], state: QueueState | None
+    ) -> dict[int, Overlay]:
         known = dict(overlays(self._rows, queue, run.first, run.last))
         if 4 * len(known | edits) > len(run.offsets):
             for at in known:
                 self._rows.put(overlay_key(queue, at), None)
-        left: dict[int, Overlay] = right(self, queue, run, edits)
+        left: dict[int, Overlay] = right(self, queue, run, edits, state)
         return left
 
     return _edit_run

@@ -9,6 +9,7 @@ from tests.sim.cluster.modes import hunt, keeps_promises
 from tests.sim.planted import Bug, Place
 
 from duramen.base.errors import DuramenError
+from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
@@ -16,7 +17,7 @@ from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import runtime
 from duramen.coordinators.runtime.shard import BatchRowKind
 from duramen.delivery.window import AcknowledgeType
-from duramen.queues import changes, leases
+from duramen.queues import changes, leases, machine
 from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
@@ -172,6 +173,14 @@ def _count_to_the_last(original: Original) -> Original:
     return look
 
 
+def _forget_requests(_: Original) -> Original:
+    def made_before(rows: StateRows, hashed: bytes, digest: bytes) -> Position | None:
+        del rows, hashed, digest
+        return None
+
+    return made_before
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
@@ -200,6 +209,7 @@ BUGS: Final = (
         "cut above the high watermark: replicas that are behind cannot catch up",
     ),
     Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
+    Bug("forget-requests", "", (Place(machine, "made_before", _forget_requests),), "a repeated request is done twice"),
 )
 
 BOUNDED_BUGS: Final = (
@@ -218,7 +228,7 @@ BOUNDED_BUGS: Final = (
 FOUND_BY: Final = {
     "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
     "lease-again": 1, "show-delayed": 1, "keep-some": 1, "forget-position": 1,
-    "cut-uncommitted": 339,
+    "cut-uncommitted": 339, "forget-requests": 1,
 }  # fmt: skip
 
 

@@ -2,9 +2,11 @@
 
 No acknowledged operation is lost, and entries keep their order and positions. An edit is read from its acknowledgement
 on. A deleted, purged, replaced or trimmed entry never returns. A delayed entry is not shown before its time. All
-replicas have the same queues in the end. Clocks of nodes differ, so when an entry expires is not checked.
+replicas have the same queues in the end. An operation with a request id is repeated until its outcome is known, and
+has its effect once. Clocks of nodes differ, so when an entry expires is not checked.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,7 +21,7 @@ from duramen.queues.operations import NewEntry
 from duramen.queues.reading import Retrieved, retrieve
 from duramen.queues.runs import QueueEntry
 from duramen.service.broker import Broker
-from duramen.service.queues import LocalShards, Read, ReadLimits, queue_of
+from duramen.service.queues import LocalShards, Read, ReadLimits, queue_of, request_of
 from duramen.sim.cluster.clients.calls import ClientCalls, Reply
 from duramen.sim.cluster.clients.client import ClusterClient
 from duramen.sim.cluster.clients.coordinators import CoordinatedClient
@@ -52,6 +54,8 @@ _SOME_WRITES: Final = 60
 """After so many, something was trimmed."""
 _BOUNDS: Final = {"retention.records": str(_KEPT_RECORDS), "retention.ms": str(_DELAY_MS)}
 _MOST: Final = 1 << 20
+_WITH_ID: Final = 0.6  # of the operations
+_REPEATS: Final = 10
 
 
 class _Entry(NamedTuple):
@@ -175,6 +179,14 @@ class _BoundedModel(_Model):
         return next((at for at in cuts if self._missing(wanted[at:], there, delayed=delayed) is not None), -1)
 
 
+class _Submission(NamedTuple):
+    """An operation, the entries after it, and its request id; empty: it has none."""
+
+    command: Callable[[Broker], QueueCommand]
+    after: Callable[[Position], _Entries]
+    request: str
+
+
 class _QueueClient(CoordinatedClient):
     """Writes to a queue of its own, and reads it from the leader of its shard."""
 
@@ -185,6 +197,10 @@ class _QueueClient(CoordinatedClient):
         self._queues = 0
         self._values = 0
         self._model = self._new()
+        self._ids = random.Random(f"{seed} ids")
+        self._requests = 0
+        self._repeats = 0
+        self._unknown: _Submission | None = None
 
     def _new(self) -> _Model:
         self._queues += 1
@@ -193,7 +209,10 @@ class _QueueClient(CoordinatedClient):
         return model
 
     def step(self) -> None:
-        """Execute an operation, or check the outcome of the last one."""
+        """Execute an operation, repeat one with a request id whose outcome is unknown, or check the outcome."""
+        if self._unknown is not None:
+            self._coordinator(self._book.stream, "", lambda _key, _partitions: 0, self._book.ensure, self._repeat)
+            return
         reads = self._model.unsure is not None or self.chance.random() < 0.3
         self._coordinator(
             self._book.stream, "", lambda _key, _partitions: 0, self._book.ensure, self._read if reads else self._write
@@ -281,27 +300,52 @@ class _QueueClient(CoordinatedClient):
         self, place: PartitionId, node_id: int, command: Callable[[Broker], QueueCommand],
         after: Callable[[Position], _Entries],
     ) -> None:  # fmt: skip
-        model = self._model
+        self._requests += 1
+        with_id = self._ids.random() < _WITH_ID
+        self._ask(place, node_id, _Submission(command, after, f"{self._number}/{self._requests}" if with_id else ""))
+
+    def _repeat(self, place: PartitionId, node_id: int) -> None:
+        submission, self._unknown = self._unknown, None
+        assert submission is not None
+        self._repeats += 1
+        self._ask(place, node_id, submission)
+
+    def _ask(self, place: PartitionId, node_id: int, submission: "_Submission") -> None:
+        model, (command, after, request) = self._model, submission
 
         def ask(broker: Broker, reply: Reply) -> None:
             space = broker.streams.find(self._book.stream)
             if space is None:
                 reply(StreamNotFound("not known here yet"))
             else:
-                LocalShards(broker).submit(space.partition(0), command(broker), reply)
+                wanted: Any = command(broker)
+                wanted = wanted._replace(request=request_of(space, request))
+                LocalShards(broker).submit(space.partition(0), wanted, reply)
 
         def answered(value: Any) -> None:
             if isinstance(value, Position):
                 self._book.writes += 1
+                self._book.repeated += self._repeats > 0
+                self._repeats, model.unsure = 0, None
                 model.become(after(value))
                 if self.chance.random() < _AT_ONCE:
                     self._read(place, node_id)
                     return
-            elif self._refused_or_broken(place, "an operation", value) and not isinstance(value, NOT_DONE):
-                model.doubt(after(Position(0, 0)))
+            elif self._refused_or_broken(place, "an operation", value):
+                self._refused(submission, done=not isinstance(value, NOT_DONE))
             self.next()
 
         self.calls.ask(node_id, ask, answered)
+
+    def _refused(self, submission: "_Submission", *, done: bool) -> None:
+        """An operation was refused, and is repeated if it has an id and it, or an earlier attempt, may be done."""
+        if not (done or self._repeats):
+            return
+        self._model.doubt(submission.after(Position(0, 0)))
+        if submission.request and self._repeats < _REPEATS:
+            self._unknown = submission
+        else:
+            self._repeats = 0
 
     def _refused_or_broken(self, place: PartitionId, what: str, value: Any) -> bool:
         self.calls.trace("%s: %s: %s", what, type(value).__name__, value)
@@ -352,6 +396,7 @@ class QueueBook(ShardBook):
         self.work = WorkBook()
         self.reads = 0
         self.writes = 0
+        self.repeated = 0
 
     def equip(self, node: SimulatedNode) -> None:
         """The kind of queues runs on a node, with checkpoints often."""
