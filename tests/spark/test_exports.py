@@ -52,6 +52,22 @@ def test_the_entries_of_a_space_are_a_table(client: duramen.Client, table: Read,
 
 
 @pytest.mark.long
+def test_the_topic_of_a_queue_is_read_to_its_end(
+    spark: SparkSession, node: NodeProcess, client: duramen.Client, stream_name: str
+) -> None:
+    client.spaces.create(stream_name, shards=1, config={"queue.topic.prefix": f"{stream_name}."})
+    queues = client.queues(stream_name)
+    first, second, *_, last = queues.enqueue("ann", [f"{number}" for number in range(20)])
+    queues.enqueue("bob", ["other"] * 10)
+    queues.edit("ann", [(first, "edited")])
+    queues.delete("ann", [second, last])
+    options = {"kafka.bootstrap.servers": node.kafka, "subscribe": f"{stream_name}.ann"}
+    rows = spark.read.format("duramen").options(**options).load().orderBy("offset").collect()
+    assert [bytes(row.value).decode() for row in rows] == ["edited", *map(str, range(2, 19))]
+    assert rows[0].offset == int(first.split(".")[1])
+
+
+@pytest.mark.long
 def test_the_entries_of_a_space_of_a_cluster_are_a_table(spark: SparkSession, tmp_path: Path) -> None:
     names = [f"user-{number}" for number in range(50)]
     with NodeProcesses(tmp_path, 3) as nodes:
