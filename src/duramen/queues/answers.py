@@ -5,15 +5,17 @@ Each is the entry's record in the log; an edited one also has `duramen-queue-ver
 
 from typing import Final, NamedTuple
 
+from duramen.base.errors import QueueEntryTooLarge
 from duramen.base.ids import Position
 from duramen.base.native import is_installed
 from duramen.codec.batch import CRC_START, encode_record, near, seal
 from duramen.codec.crc import crc32c
 from duramen.codec.jsonbytes import json_size
 from duramen.codec.queue_entries import KEY_HEADER, VERSION_HEADER
+from duramen.queues.positions import position_text
 from duramen.queues.runs import ENTRY_OVERHEAD_BYTES, QueueEntry, Run, entry_of
 
-__all__ = ["RunRecords", "entry_json_size", "entry_size", "plain_run_records", "run_records"]
+__all__ = ["RunRecords", "entry_json_size", "entry_size", "plain_run_records", "run_records", "too_large"]
 
 _JSON_OVERHEAD: Final = 300
 """The names of fields, numbers, positions and a lease, each as long as it can be."""
@@ -37,9 +39,15 @@ def entry_size(entry: QueueEntry) -> int:
 
 
 def entry_json_size(queue: bytes, entry: QueueEntry) -> int:
-    """The largest size of a leased entry in a JSON response."""
+    """The largest size of an entry in a JSON response; of a leased one with its queue."""
     headers = sum(4 + json_size(name) + json_size(value) for name, value in entry.headers)
     return _JSON_OVERHEAD + json_size(queue) + json_size(entry.key) + json_size(entry.value) + headers
+
+
+def too_large(entry: QueueEntry, size: int, most: int) -> QueueEntryTooLarge:
+    """The error for an entry that a JSON response of at most `most` bytes cannot have."""
+    at = position_text(entry.position)
+    return QueueEntryTooLarge(f"the entry at {at} takes up to {size} bytes as JSON, and a response has {most} at most")
 
 
 def run_records(run: bytes, name: bytes, start: int, most: int, most_bytes: int, *, any_first: bool) -> RunRecords:

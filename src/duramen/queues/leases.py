@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from duramen.base.errors import (
     DuramenError,
     QueueEntryGone,
-    QueueEntryTooLarge,
     QueueLeaseExpired,
     RecordStateInvalid,
     RequestInvalid,
@@ -22,7 +21,7 @@ from duramen.base.ports import StateRows
 from duramen.codec.batch import BatchInput
 from duramen.delivery.spans import DeliveryPhase
 from duramen.delivery.window import AcknowledgeType, State, Window
-from duramen.queues.answers import entry_json_size, entry_size
+from duramen.queues.answers import entry_json_size, entry_size, too_large
 from duramen.queues.names import Queue
 from duramen.queues.operations import ack_record, nack_record
 from duramen.queues.positions import position_text
@@ -235,7 +234,7 @@ class ShardLeases:
             size += entry_json_size(queue.name, entry) if limits.as_json else entry_size(entry)
             if size > limits.max_bytes and (found or limits.as_json):
                 if not found:
-                    raise _too_large(entry, size, limits.max_bytes)
+                    raise too_large(entry, size, limits.max_bytes)
                 break
             [(_, _, deliveries)] = book.window.acquire(number, number, str(lease.number), limits.until_ms)
             dead = 0 < limits.deliveries < deliveries
@@ -422,11 +421,6 @@ class _Finders:
 def older_lease_counts(outcome: AcknowledgeType) -> bool:
     """Whether an outcome with a lease of an earlier leadership counts: the work on an existing entry is done."""
     return outcome is AcknowledgeType.ACCEPT
-
-
-def _too_large(entry: QueueEntry, size: int, most: int) -> QueueEntryTooLarge:
-    at = position_text(entry.position)
-    return QueueEntryTooLarge(f"the entry at {at} takes up to {size} bytes as JSON, and a response has {most} at most")
 
 
 def _expired(one: LeasedEntry) -> QueueLeaseExpired:

@@ -17,7 +17,7 @@ from duramen.base.errors import (
 )
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
-from duramen.queues.answers import entry_size, run_records
+from duramen.queues.answers import entry_json_size, entry_size, run_records, too_large
 from duramen.queues.names import Queue
 from duramen.queues.positions import FIRST, position_text
 from duramen.queues.rows import (
@@ -133,12 +133,14 @@ def count_entries(rows: StateRows, queue: bytes, start: int, most: int, now_ms: 
 
 
 def retrieve(
-    rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False
-) -> Retrieved:
+    rows: StateRows, queue: bytes, where: Where, limit: int, max_bytes: int, now_ms: int, *, delayed: bool = False,
+    json_bytes: int = 0,
+) -> Retrieved:  # fmt: skip
     """Entries from a position on, up to a number and, except for the first, a size.
 
-    Expired entries are left out, and, unless `delayed` ones are requested, those whose delay is not over. Raises
-    QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown.
+    With `json_bytes` sizes are those in a JSON response, and that is the largest size of the first entry. Expired
+    entries are left out, and, unless `delayed` ones are requested, those whose delay is not over. Raises
+    QueueHistoryRewritten, QueuePositionFuture, QueuePositionUnknown, QueueEntryTooLarge.
     """
     state = state_of(rows, queue)
     start = resolve_start(rows, state, where)
@@ -148,9 +150,11 @@ def retrieve(
     for entry in entries_from(rows, queue, state, start.offset):
         if entry.expired(now_ms) or (entry.visible_ms > now_ms and not delayed):
             continue
-        size += entry_size(entry)
+        size += entry_json_size(b"", entry) if json_bytes else entry_size(entry)
         if len(found) >= limit or (found and size > max_bytes):
             break
+        if 0 < json_bytes < size and not found:
+            raise too_large(entry, size, json_bytes)
         found.append(entry)
         following = Position(entry.position.leader_epoch, entry.position.offset + 1)
     return Retrieved(found, following)

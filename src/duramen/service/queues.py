@@ -13,6 +13,7 @@ from duramen.base.errors import (
     NotLeader,
     OutcomeUnknown,
     QueueBatchTooLarge,
+    QueueEntryTooLarge,
     QueueNameInvalid,
     QueueSpaceNotFound,
 )
@@ -24,13 +25,14 @@ from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.queues.answers import entry_size
+from duramen.queues.answers import entry_json_size, entry_size, too_large
 from duramen.queues.machine import MOST_ENTRIES, Ack, Enqueue, Nack, QueueCommand, check_size
 from duramen.queues.names import Queue, name_problem
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import FIRST
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where, retrieve, retrieve_batches
 from duramen.queues.requests import RequestId
+from duramen.queues.runs import QueueEntry
 from duramen.queues.splitting import split_shards
 from duramen.rpc.retry import may_be_done
 from duramen.service.appending import append
@@ -126,13 +128,19 @@ class Read(NamedTuple):
 class ReadLimits(NamedTuple):
     """The most entries and bytes in all, and how long the first entry is waited for. The first may be larger.
 
-    `delayed`: entries too whose delay is not over.
+    `delayed`: entries too whose delay is not over. With `json_bytes` sizes are those in a JSON response, and that is
+    the largest size of the first entry; it is not sent to other nodes, whose responses are record batches.
     """
 
     entries: int
     max_bytes: int
     wait_ms: int
     delayed: bool = False
+    json_bytes: int = 0
+
+    def size_of(self, entry: QueueEntry) -> int:
+        """The size of an entry in the response."""
+        return entry_json_size(b"", entry) if self.json_bytes else entry_size(entry)
 
 
 Found = Retrieved | RetrievedBatches | DuramenError
@@ -426,6 +434,7 @@ class _Poll:
         self._reads = {read.queue: read.where for read in reads}
         self._limits = limits
         self._left_entries, self._left_bytes = limits.entries, limits.max_bytes
+        self._taken_any = False
         self._done = done
         self._hash = hash_of(space)
         self._found: dict[bytes, Found] = {}
@@ -444,6 +453,7 @@ class _Poll:
         self._round += 1
         self._found, self._left = {}, len(self._reads)
         self._left_entries, self._left_bytes = self._limits.entries, self._limits.max_bytes
+        self._taken_any = False
         for queue, where in list(self._reads.items()):
             shard = partition_of(queue, self._space.shards)
             named, query = (Queue(queue, self._hash(queue)),), partial(self._query, self._round, queue, where)
@@ -461,13 +471,33 @@ class _Poll:
                 rows, Queue(queue, hashed), where, limit, self._left_bytes, now_ms, delayed=delayed
             )
         else:
-            found = retrieve(rows, hashed, where, limit, self._left_bytes, now_ms, delayed=delayed)
+            found = self._retrieve(rows, hashed, where, limit, now_ms)
         if number == self._round:
-            entries, size = _taken(found)
+            entries, size = self._taken(found)
             self._left_entries, self._left_bytes = self._left_entries - entries, self._left_bytes - size
         if found.is_empty and not full and not self._wait.over:
             self._wait.watch([shard.wait(hashed, self._wait.wake)])  # in the turn of the read: nothing comes between
         return found
+
+    def _retrieve(self, rows: StateRows, queue: bytes, where: Where, limit: int, now_ms: int) -> Retrieved:
+        """A queue's entries; none if the first does not fit any more. Raises QueueEntryTooLarge if it never does."""
+        delayed, first_bytes, is_first = self._limits.delayed, self._limits.json_bytes, not self._taken_any
+        if first_bytes and not is_first:
+            first_bytes = max(1, self._left_bytes)
+        ask = partial(retrieve, rows, queue, where, delayed=delayed, json_bytes=first_bytes)
+        try:
+            return ask(limit, self._left_bytes, now_ms)
+        except QueueEntryTooLarge:
+            if is_first:
+                raise
+            return ask(0, 0, now_ms)
+
+    def _taken(self, found: Retrieved | RetrievedBatches) -> tuple[int, int]:
+        """How many entries a result has, and how many bytes."""
+        if isinstance(found, Retrieved):
+            self._taken_any = self._taken_any or bool(found.entries)
+            return len(found.entries), sum(map(self._limits.size_of, found.entries))
+        return sum(header(batch).records for batch in found.batches), sum(map(len, found.batches))
 
     def _got(self, number: int, queue: bytes, found: object) -> None:
         if self._wait.over or number != self._round:
@@ -485,13 +515,6 @@ class _Poll:
             self._done(self._found)
 
 
-def _taken(found: Retrieved | RetrievedBatches) -> tuple[int, int]:
-    """How many entries a result has, and how many bytes."""
-    if isinstance(found, Retrieved):
-        return len(found.entries), sum(map(entry_size, found.entries))
-    return sum(header(batch).records for batch in found.batches), sum(map(len, found.batches))
-
-
 def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limits: ReadLimits) -> Mapping[bytes, Found]:
     """At most as many entries and bytes in all, the first at any size: the rest of a queue is read later."""
     left, room, cut = limits.entries, limits.max_bytes, dict[bytes, Found]()
@@ -499,14 +522,19 @@ def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limits: R
         if not isinstance(one, Retrieved):
             cut[queue] = one
             continue
-        fits = 0
+        fits, is_first = 0, left == limits.entries
         for entry in one.entries[:left]:
-            room -= entry_size(entry)
-            if room < 0 and left < limits.entries:
+            size = limits.size_of(entry)
+            if size > room and left < limits.entries:
                 break
-            fits, left = fits + 1, left - 1
+            if 0 < limits.json_bytes < size:
+                break
+            fits, left, room = fits + 1, left - 1, room - size
         if fits == len(one.entries):
             cut[queue] = one
+            continue
+        if is_first and not fits:
+            cut[queue] = too_large(one.entries[0], limits.size_of(one.entries[0]), limits.json_bytes)
             continue
         entries = one.entries[:fits]
         last = entries[-1].position if entries else None

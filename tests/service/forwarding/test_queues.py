@@ -13,17 +13,19 @@ from duramen.base.errors import (
     NotCoordinator,
     NotLeader,
     QueueEntryGone,
+    QueueEntryTooLarge,
     QueueLeaseExpired,
 )
 from duramen.broker.streams import Stream
 from duramen.codec.exports import read_runs_page
 from duramen.codec.partitioner import partition_of
 from duramen.metadata.decisions import Definition
+from duramen.queues.answers import entry_json_size
 from duramen.queues.leases import Leased, LeasedEntry
 from duramen.queues.machine import Empty
 from duramen.queues.operations import NewEntry
 from duramen.queues.positions import FIRST
-from duramen.queues.reading import Counted
+from duramen.queues.reading import Counted, Retrieved
 from duramen.queues.runs import Run
 from duramen.service.forwarding.exports import ExportedShard, RunsRange
 from duramen.service.led_queues import LedQueues, Refused
@@ -161,6 +163,28 @@ def test_an_answer_of_several_shards_has_so_many_bytes() -> None:
         assert len(some) <= 4
         leased += some
     assert len(leased) == 3 * len(NAMES)
+
+
+@pytest.mark.parametrize("names", [NAMES, [name for name in NAMES if partition_of(name, SHARDS) == 1]])
+def test_an_answer_in_json_has_no_entry_that_does_not_fit(names: list[bytes]) -> None:
+    world, most = Queues(), 20_000
+    limits = ReadLimits(1_000, most, 0, json_bytes=most)
+    for name in names:
+        world.put(1, name, *[b"\x01" * 1_000] * 3)
+    world.put(1, names[1], b"\x01" * 4_000, b"small")
+    reads, found = dict.fromkeys(names, FIRST), dict.fromkeys(names, 0)
+    while found[names[0]] < 3 or found[names[-1]] < 3 or found[names[1]] < 3:
+        asked = [Read(name, at) for name, at in reads.items()]
+        pages = world.answer(partial(world.requests(2).retrieve, world.space(2), asked, limits))
+        entries = [entry for page in pages.values() if isinstance(page, Retrieved) for entry in page.entries]
+        assert 0 < sum(entry_json_size(b"", entry) for entry in entries) <= most
+        for name, page in pages.items():
+            if isinstance(page, Retrieved):
+                reads[name], found[name] = page.next, found[name] + len(page.entries)
+    last = [Read(names[1], reads[names[1]])]
+    (page,) = world.answer(partial(world.requests(2).retrieve, world.space(2), last, limits)).values()
+    assert isinstance(page, QueueEntryTooLarge)
+    assert "takes up to 24308 bytes as JSON, and a response has 20000 at most" in str(page)
 
 
 def test_a_wait_at_another_node_is_woken_and_leases_nothing_for_nobody() -> None:

@@ -6,12 +6,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
-
-from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, QueueEntryTooLarge, RequestInvalid
+from duramen.base.errors import DuramenError, NodeBusy, QueueBatchTooLarge, RequestInvalid
 from duramen.base.ids import Position
 from duramen.broker.streams import Stream
-from duramen.codec.jsonbytes import json_of, request_bytes, request_headers
+from duramen.codec.jsonbytes import json_of, json_size, request_bytes, request_headers
 from duramen.doors.problems import PartlyStored, Stored, problem_of
 from duramen.doors.queues.types import (
     LARGEST_PAGE_BYTES,
@@ -31,7 +29,6 @@ from duramen.doors.queues.types import (
     NewEntryRequest,
     QueueFound,
     QueueNames,
-    QueueRead,
     QueueRequest,
     QueuesFound,
     QueuesQuery,
@@ -212,9 +209,10 @@ class QueueOperations:
             self._polls.discard(future)
 
     async def _read(
-        self, reads: Sequence[Read], query: RetrieveQuery | QueuesRead, *, batches: bool = False
+        self, reads: Sequence[Read], query: RetrieveQuery | QueuesRead, *, batches: bool = False, json_bytes: int = 0
     ) -> Mapping[bytes, Found]:
-        limits = ReadLimits(query.limit, query.max_bytes, query.wait_ms, query.delayed)
+        max_bytes = min(query.max_bytes, json_bytes) if json_bytes else query.max_bytes
+        limits = ReadLimits(query.limit, max_bytes, query.wait_ms, query.delayed, json_bytes)
 
         def begin(done: Callable[[Mapping[bytes, Found]], None]) -> Callable[[], None]:
             return self._requests.retrieve(self._space, reads, limits, done, batches=batches)
@@ -234,39 +232,17 @@ class QueueOperations:
         reads = [Read(check_name(one.queue), _where(one.start)) for one in body.queues]
         if len({read.queue for read in reads}) < len(reads):
             raise RequestInvalid("a queue is given twice")
-        found = await self._read(reads, body)
-        answers = [await self._found(read.queue, found[read.queue]) for read in reads]
-        if self._json_limit_bytes is not None:
-            self._cut(answers, body.queues, self._json_limit_bytes - _FRAME_BYTES)
-        return QueuesFound(answers)
+        found = await self._read(reads, body, json_bytes=self._json_bytes(reads))
+        return QueuesFound([await self._found(read.queue, found[read.queue]) for read in reads])
 
-    def _cut(self, answers: list[QueueFound], reads: Sequence[QueueRead], most: int) -> None:
-        """Leave out entries that do not fit into the response: they are read later. One too large gets a problem."""
-        entries = [one.entries for one in answers]
-        for one in answers:
-            one.entries = []
-        room, full = most - len(msgspec.json.encode(answers)), False
-        for one, found, read in zip(answers, entries, reads, strict=True):
-            fits = 0
-            for entry in found:
-                left = room - len(msgspec.json.encode(entry)) - 1
-                if left < 0:
-                    break
-                fits, room = fits + 1, left
-            one.entries, full = found[:fits], full or bool(fits)
-            if fits == len(found):
-                continue
-            position = parse_position(found[fits - 1].position) if fits else None
-            start = "0.0" if read.start == "start" else read.start
-            one.next = start if position is None else position_text(position._replace(offset=position.offset + 1))
-            if not fits and not full:
-                size = len(msgspec.json.encode(found[0]))
-                error = QueueEntryTooLarge(
-                    f"the entry at {found[0].position} takes {size} bytes as JSON, and a response has {most} at most"
-                )
-                one.next, one.problem = None, problem_of(error, self._instance)
-            else:
-                room = 0
+    def _json_bytes(self, reads: Sequence[Read]) -> int:
+        """What a response has for entries besides the names of the queues; 0: any number. Raises RequestInvalid."""
+        if self._json_limit_bytes is None:
+            return 0
+        left = self._json_limit_bytes - _FRAME_BYTES - sum(_FRAME_BYTES + json_size(read.queue) for read in reads)
+        if left <= 0:
+            raise RequestInvalid("the names of these queues fill the response alone: read fewer queues at a time")
+        return left
 
     async def _found(self, queue: bytes, found: Found) -> QueueFound:
         if isinstance(found, DuramenError):

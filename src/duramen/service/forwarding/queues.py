@@ -157,7 +157,7 @@ class RoutedShards:
             else:
                 done({read.queue: _found_of(one) for read, one in zip(reads, found, strict=True)})
 
-        request: _ReadRequest = [(read.queue, read.where) for read in reads], limits
+        request = [(read.queue, read.where) for read in reads], limits[:-1]  # see `ReadLimits`
         wanted = _wanted("read", partition, msgspec.msgpack.encode(request))
         return self._ask(_ShardRequest(partition, wanted, here), limits.wait_ms + _WITHIN_MS, told)
 
