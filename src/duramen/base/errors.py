@@ -5,7 +5,8 @@ classes to the numbers of their protocols. Each class describes the error in its
 the data and whether a retry is safe, and `remedy` what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 __all__ = [
@@ -181,7 +182,13 @@ __all__ = [
 
 
 class DuramenError(Exception):
-    """Base of every error that Duramen raises on purpose; the message is one line for people."""
+    """Base of every error that Duramen raises on purpose; the message is one line for people.
+
+    `stored` has the positions of entries of queues that were stored although others of the request were not, by their
+    numbers in the request; only clients set it.
+    """
+
+    stored: Mapping[int, str] = MappingProxyType({})
 
     id: ClassVar[str] = "error"
     safe: ClassVar[str] = ""

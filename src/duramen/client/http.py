@@ -100,6 +100,7 @@ def problem_of(document: Mapping[str, Any]) -> DuramenError:
     if isinstance(error, errors.QueueHistoryRewritten):
         said = document.get("rewritten", {})
         error.start, error.by, error.reason = (str(said.get(name, "")) for name in ("start", "by", "reason"))
+    error.stored = {one["record"]: one["position"] for one in document.get("stored", ()) if "position" in one}
     return error
 
 

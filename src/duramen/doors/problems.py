@@ -12,11 +12,15 @@ __all__ = ["STATUS", "PartlyStored", "Problem", "Rewritten", "Stored", "problem_
 
 
 class Stored(msgspec.Struct):
-    """A stored record of a request in which others failed: its number in the request, its partition and its offset."""
+    """A stored record of a request in which others failed: its number in the request, its partition and its offset.
+
+    An entry of a queue also has its position.
+    """
 
     record: int
     partition: int
     offset: int
+    position: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rewritten(msgspec.Struct):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from duramen.base.errors import QueueNameInvalid, ServerUnreachable
+from duramen.base.errors import QueueNameInvalid, QueueSpaceFull, ServerUnreachable
 from duramen.client.api.queues.joined_enqueues import JoinedEnqueues
 from duramen.codec.batch import BatchInput
 
@@ -57,6 +57,23 @@ def test_a_wrong_entry_harms_nobody_else() -> None:
         with pytest.raises(QueueNameInvalid):
             await bad
         assert len([*await good, *await other]) == 2
+
+    asyncio.run(main())
+
+
+def test_a_task_whose_entries_are_stored_gets_their_positions_although_others_are_refused() -> None:
+    async def main() -> None:
+        full = QueueSpaceFull("shard 1 is full; 2 of 4 entries are stored, 0 may be")
+        full.stored = {0: "0.7", 1: "0.8", 3: "0.9"}
+        node = Node(full)
+        joined = JoinedEnqueues(node.ask)
+        tasks = [asyncio.create_task(joined.put(new)) for new in ([GOOD], [GOOD, GOOD], [GOOD])]
+        await asyncio.sleep(0)
+        node.may.set()
+        first, refused, last = await asyncio.gather(*tasks, return_exceptions=True)
+        assert (first, last, node.asked) == (["0.7"], ["0.9"], [4])
+        assert isinstance(refused, QueueSpaceFull)
+        assert refused.stored == {0: "0.8"}
 
     asyncio.run(main())
 

@@ -13,6 +13,7 @@ from tests.doors.http.conftest import Ask
 
 import duramen
 from duramen.codec.batch import BatchInput, encode
+from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, entry_fields
 from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.node.process import NodeProcess
@@ -315,6 +316,17 @@ def test_a_full_lease_is_extended_returned_and_acknowledged_in_one_request(
         for _ in range(2):
             queues.ack(leased, request_id="the ack of the test")
         assert queues.stats(name).entries == 0
+
+
+def test_an_error_has_the_positions_of_the_entries_of_other_shards(node: NodeProcess, stream_name: str) -> None:
+    with duramen.connect(node.http) as client:
+        client.spaces.create(stream_name, shards=2, config={"queue.shard.max.entries": 1})
+        queues = client.queues(stream_name)
+        other = next(f"q{at}" for at in range(99) if partition_of(b"q%d" % at, 2) != partition_of(b"ann", 2))
+        queues.enqueue("ann", ["x"])
+        with pytest.raises(duramen.errors.QueueSpaceFull, match="1 of 2 entries are stored, 0 may be") as refused:
+            queues.enqueue_many([("ann", "y"), (other, "z")])
+        assert refused.value.stored == {1: queues.retrieve(other).entries[0].position}
 
 
 def test_many_requests_wait_and_all_get_what_comes(node: NodeProcess, ask: Ask, path: str) -> None:

@@ -138,7 +138,7 @@ def _places(found: Enqueued) -> EntryPlaces:
         return EntryPlaces([text for text in found.each("{}.{}".format) if text is not None])
     shards, unknown = found.shards, found.unknown
     stored = [
-        Stored(number, shards[number], position.offset)
+        Stored(number, shards[number], position.offset, position_text(position))
         for number, position in enumerate(found.positions)
         if position is not None
     ]

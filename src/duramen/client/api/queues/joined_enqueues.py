@@ -1,4 +1,7 @@
-"""Joins enqueues of several tasks into a space: those that arrive during a request travel together in the next."""
+"""Joins enqueues of several tasks into a space: those that arrive during a request travel together in the next.
+
+If only some shards store their entries, a task whose entries are all stored gets their positions.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -98,6 +101,16 @@ def _together(waiting: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waitin
 
 
 def _fail(some: Sequence[_Waiting], error: DuramenError) -> None:
+    at = 0
     for one in some:
-        if not one.done.done():
-            one.done.set_exception(type(error)(str(error)) if len(some) > 1 else error)
+        numbers = range(at, at + len(one.entries))
+        at = numbers.stop
+        if one.done.done():
+            continue
+        positions = {number - numbers.start: error.stored[number] for number in numbers if number in error.stored}
+        if len(positions) == len(numbers):
+            one.done.set_result([positions[number] for number in range(len(numbers))])
+        else:
+            own = type(error)(str(error)) if len(some) > 1 else error
+            own.stored = positions
+            one.done.set_exception(own)
