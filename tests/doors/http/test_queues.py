@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewPartitions
 from tests.doors.http.conftest import Ask
 
@@ -327,6 +327,24 @@ def test_an_error_has_the_positions_of_the_entries_of_other_shards(node: NodePro
         with pytest.raises(duramen.errors.QueueSpaceFull, match="1 of 2 entries are stored, 0 may be") as refused:
             queues.enqueue_many([("ann", "y"), (other, "z")])
         assert refused.value.stored == {1: queues.retrieve(other).entries[0].position}
+        assert [(one.entries, one.bytes) for one in queues.usage().shards] == [(1, 65), (1, 65)]
+    connection = HTTPConnection(node.http, timeout=60)
+    connection.request("GET", "/metrics")
+    shown = connection.getresponse().read().decode()
+    connection.close()
+    for shard in range(2):
+        assert f'duramen_queue_shard_entries{{stream="{stream_name}",partition="{shard}"}} 1\n' in shown
+        assert f'duramen_queue_shard_bytes{{stream="{stream_name}",partition="{shard}"}} 65\n' in shown
+
+
+def test_no_answer_has_the_key_of_the_hash_of_names(node: NodeProcess, ask: Ask, path: str, stream_name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": node.kafka})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, stream_name)
+    paths = path, f"{path}/usage", f"/v1/streams/{stream_name}", "/v1/spaces", "/v1/streams"
+    told = [json.dumps(ask("GET", where)[1]) for where in paths]
+    told += admin.describe_configs([resource])[resource].result(30)
+    assert stream_name in "".join(told)
+    assert not [one for one in told if "secret" in one]
 
 
 def test_many_requests_wait_and_all_get_what_comes(node: NodeProcess, ask: Ask, path: str) -> None:
