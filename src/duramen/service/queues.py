@@ -25,11 +25,10 @@ from duramen.codec.batch import check, header, records
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueOutcome, QueueShard, hash_of
 from duramen.coordinators.runtime.shard import ShardAnswer
-from duramen.queues.answers import entry_json_size, entry_size, too_large
+from duramen.queues.answers import entry_json_size, entry_size
 from duramen.queues.machine import MOST_ENTRIES, Ack, Enqueue, Nack, QueueCommand, check_size
 from duramen.queues.names import Queue, name_problem
 from duramen.queues.operations import NewEntry
-from duramen.queues.positions import FIRST
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where, retrieve, retrieve_batches
 from duramen.queues.requests import RequestId
 from duramen.queues.runs import QueueEntry
@@ -62,7 +61,6 @@ __all__ = [
     "ReadLimits",
     "SettleDone",
     "Shards",
-    "cut_to",
     "patiently",
     "queue_of",
     "request_of",
@@ -513,35 +511,3 @@ class _Poll:
     def _answer(self) -> None:
         if self._wait.end():
             self._done(self._found)
-
-
-def cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limits: ReadLimits) -> Mapping[bytes, Found]:
-    """At most as many entries and bytes in all, the first at any size: the rest of a queue is read later."""
-    left, room, cut = limits.entries, limits.max_bytes, dict[bytes, Found]()
-    for queue, one in found.items():
-        if not isinstance(one, Retrieved):
-            cut[queue] = one
-            continue
-        fits, is_first = 0, left == limits.entries
-        for entry in one.entries[:left]:
-            size = limits.size_of(entry)
-            if size > room and left < limits.entries:
-                break
-            if 0 < limits.json_bytes < size:
-                break
-            fits, left, room = fits + 1, left - 1, room - size
-        if fits == len(one.entries):
-            cut[queue] = one
-            continue
-        if is_first and not fits:
-            cut[queue] = too_large(one.entries[0], limits.size_of(one.entries[0]), limits.json_bytes)
-            continue
-        entries = one.entries[:fits]
-        last = entries[-1].position if entries else None
-        following = _start(reads[queue]) if last is None else Position(last.leader_epoch, last.offset + 1)
-        cut[queue], left = Retrieved(entries, following), 0
-    return cut
-
-
-def _start(where: Where) -> Position:
-    return FIRST if isinstance(where, str) else where

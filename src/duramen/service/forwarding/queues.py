@@ -12,8 +12,9 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import entry_fields
+from duramen.queues.answers import too_large
 from duramen.queues.machine import Ack, Delete, Edit, Empty, Enqueue, Nack, Own, QueueCommand, Replace
-from duramen.queues.positions import parse_position
+from duramen.queues.positions import FIRST, parse_position
 from duramen.queues.reading import Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
 from duramen.rpc.errors import Refused
@@ -44,7 +45,6 @@ from duramen.service.queues import (
     Read,
     ReadLimits,
     SettleDone,
-    cut_to,
 )
 from duramen.service.shard_queries import QueryDone, ShardQuery, Waiter, WaitQuery
 
@@ -262,7 +262,39 @@ class _RoutedPoll:
             self._done(self._found)
             return
         decoded = {queue: _entries_of(self._found[queue]) for queue in self._reads}
-        self._done(cut_to(decoded, self._reads, self._limits))
+        self._done(_cut_to(decoded, self._reads, self._limits))
+
+
+def _cut_to(found: Mapping[bytes, Found], reads: Mapping[bytes, Where], limits: ReadLimits) -> Mapping[bytes, Found]:
+    """At most as many entries and bytes in all, the first at any size: the rest of a queue is read later."""
+    left, room, cut = limits.entries, limits.max_bytes, dict[bytes, Found]()
+    for queue, one in found.items():
+        if not isinstance(one, Retrieved):
+            cut[queue] = one
+            continue
+        fits, is_first = 0, left == limits.entries
+        for entry in one.entries[:left]:
+            size = limits.size_of(entry)
+            if size > room and left < limits.entries:
+                break
+            if 0 < limits.json_bytes < size:
+                break
+            fits, left, room = fits + 1, left - 1, room - size
+        if fits == len(one.entries):
+            cut[queue] = one
+            continue
+        if is_first and not fits:
+            cut[queue] = too_large(one.entries[0], limits.size_of(one.entries[0]), limits.json_bytes)
+            continue
+        entries = one.entries[:fits]
+        last = entries[-1].position if entries else None
+        following = _start(reads[queue]) if last is None else Position(last.leader_epoch, last.offset + 1)
+        cut[queue], left = Retrieved(entries, following), 0
+    return cut
+
+
+def _start(where: Where) -> Position:
+    return FIRST if isinstance(where, str) else where
 
 
 # -- at the leader ----------------------------------------------------------------------------------
