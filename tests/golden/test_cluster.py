@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from duramen.base.errors import ServerUnreachable
+from duramen.metadata.features import LATEST_LEVEL
 from duramen.node.process import NodeProcess
 from tests.cli.command import run
 from tests.golden.cluster import ARCHIVE, CONTENT, COUNT, GROUP, IDS, STREAM, TRANSACTIONAL_ID, node, started
@@ -113,7 +114,7 @@ def test_the_present_code_opens_it_and_keeps_its_level(cluster: Cluster) -> None
     cluster.start(None)
     cluster.check()
     found = cluster.level()
-    assert (found["level"], found["highest_level"], found["older_nodes"]) == (1, 3, [])
+    assert (found["level"], found["highest_level"], found["older_nodes"]) == (1, LATEST_LEVEL, [])
     assert STREAM in [change["stream"] for change in found["changes"]]
     # Who has the open transaction's id goes on; the transaction itself was aborted when its time was over.
     producer = Producer({"bootstrap.servers": cluster.servers, "transactional.id": TRANSACTIONAL_ID + "-open"})
@@ -130,11 +131,11 @@ def test_a_rolling_upgrade_can_be_taken_back_until_the_level_is_raised(cluster: 
     cluster.roll(None)
     assert cluster.level()["older_nodes"] == []
     cluster.duramen("cluster", "upgrade", "--yes")
-    assert cluster.level()["level"] == 3
+    assert cluster.level()["level"] == LATEST_LEVEL
     cluster.check(writes=1)
     assert cluster.nodes[3].stop() == 0
     old = cluster.nodes[3] = node(cluster.nodes[3].data_dir.parent, 3, old_source)
-    with pytest.raises(ServerUnreachable, match="knows the feature levels 1 to 1; that of the cluster is 3"):
+    with pytest.raises(ServerUnreachable, match=f"knows the feature levels 1 to 1; that of the cluster is {LATEST_LEVEL}"):
         old.start(30)
     cluster.nodes[3] = node(old.data_dir.parent, 3).start()
     cluster.check(writes=1)
