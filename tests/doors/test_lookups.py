@@ -10,7 +10,7 @@ DOORS = Path(duramen.__file__).parent / "doors"
 LOOKUPS = {"find", "find_id", "get", "by_name", "readable"}
 OWN = {  # streams that no request names
     "kafka/groups/classic.py": "the broker's own streams, which store groups and transactions",
-    "http/coordinated.py": "the broker's own stream of offsets",
+    "http/coordinator_requests.py": "the broker's own stream of offsets",
     "http/groups.py": "topics of committed offsets, at the coordinator",
     "http/snapshots/forwarding.py": "by id, for the node that has resolved the name",
     "kafka/admin/resources.py": "by id, the stream that keeps a light topic which the service has found",

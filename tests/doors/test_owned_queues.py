@@ -21,7 +21,7 @@ from duramen.doors.queues.types import (
     ReplaceRequest,
 )
 
-READS = {"retrieve", "queues", "stats"}
+READS = {"retrieve", "queues", "stats", "usage"}
 SENT: dict[str, Any] = {
     "enqueue": EnqueueRequest([]), "edit": EditRequest("q", []), "delete": DeleteRequest("q", []),
     "replace": ReplaceRequest("q", "start", []), "lease": LeasesRequest(["q"]), "ack": AckRequest([]),
