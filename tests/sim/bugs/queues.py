@@ -179,7 +179,7 @@ def _forget_position(right: Original) -> Original:
 
 def _uncount(right: Original) -> Original:
     def nack_record(queue: bytes, at: Position, deliveries: int, visible_ms: int, now_ms: int) -> BatchInput:
-        record: BatchInput = right(queue, at, min(deliveries, 1), visible_ms, now_ms)
+        record: BatchInput = right(queue, at, 0, visible_ms, now_ms)
         return record
 
     return nack_record
