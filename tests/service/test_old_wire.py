@@ -23,12 +23,15 @@ from duramen.coordinators.transaction.cluster.requests import (
     WriteMarkers,
     WriteMarkersResponse,
 )
+from duramen.metadata.registration import Registration
 from duramen.rpc.errors import Refused
 from duramen.rpc.methods import Method
 from duramen.service.old_wire import OldWire
 
 ID = bytes(range(16))
 ROW = GroupRow("g", "Empty", "consumer", None, 0, 7, "classic")
+KNOWN = Registration(1, "d", "i", "c", least_feature_level=1, latest_feature_level=9)
+DAMAGED = KNOWN._replace(damaged=True)
 SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     (LIST_GROUPS, ListGroups("a", 10), b"\0", ["a", 10], GroupRows([ROW]), [list(msgspec.structs.astuple(ROW))]),
     (
@@ -42,6 +45,16 @@ SAID: list[tuple[Method[Any, Any], Any, bytes, Any, Any, Any]] = [
     (
         method_of(requests.DeleteStream("s")), requests.DeleteStream("s"), b"",
         {"request": "DeleteStream", "name": "s"},
+        Answer(Done(), 7), {"answer": {"value": {"answer": "Done"}, "end_offset": 7}},
+    ),
+    (
+        method_of(requests.Register(KNOWN)), requests.Register(KNOWN), b"",
+        {"request": "Register", "wish": [1, "d", "i", "c", None, [], [], 1, 9, False, None], "renews": 0},
+        Answer(Done(), 7), {"answer": {"value": {"answer": "Done"}, "end_offset": 7}},
+    ),
+    (
+        method_of(requests.Register(DAMAGED)), requests.Register(DAMAGED), b"",
+        {"request": "Register", "wish": [1, "d", "i", "c", None, [], [], 1, 9, False, None, True], "renews": 0},
         Answer(Done(), 7), {"answer": {"value": {"answer": "Done"}, "end_offset": 7}},
     ),
     (

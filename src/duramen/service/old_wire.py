@@ -14,6 +14,7 @@ import msgspec
 from duramen.base.errors import DuramenError, NodeStarting, NotController, NotLeader, OutcomeUnknown, RequestInvalid
 from duramen.base.ports import Buffer
 from duramen.broker.control.methods import METHODS as CONTROL
+from duramen.broker.control.requests import REGISTRATION_FIELD, Register
 from duramen.broker.control.requests import Request as ControlRequest
 from duramen.broker.control.responses import Answer
 from duramen.broker.list_offsets import FIND_BOUNDS, FindBounds, FoundBounds, ListOffsetsPartition, PartitionBounds
@@ -120,6 +121,14 @@ def _reply_heard(reply: _Reply) -> Answer | DuramenError:
     return OutcomeUnknown("the controller's answer says nothing") if reply.refused is None else reply.refused.error()
 
 
+def _registration_said(request: Register) -> Any:
+    """Such a node refuses the request if it has `damaged`, the last field of the registration: only true is sent."""
+    said = msgspec.to_builtins(request)
+    if not request.registration.damaged:
+        said[REGISTRATION_FIELD] = said[REGISTRATION_FIELD][:-1]
+    return said
+
+
 _REPLIES: Final = msgspec.msgpack.Decoder(_Reply)
 _CONTROL: Final = _Marked(msgspec.msgpack.Decoder(ControlRequest), lambda request: request)
 
@@ -159,7 +168,12 @@ _FORMS: Final = {
     ),
     **_PLAIN[0],
     **_SHARES[0],
-    **{method.name: _Form(b"", _same, _REPLIES, _reply_said, _reply_heard) for method in CONTROL},
+    **{
+        method.name: _Form(
+            b"", _registration_said if method.request is Register else _same, _REPLIES, _reply_said, _reply_heard
+        )
+        for method in CONTROL
+    },
 }  # fmt: skip
 _MARKED: Final = {
     b"\0": _Marked(msgspec.msgpack.Decoder(LIST_GROUPS.request), _same),

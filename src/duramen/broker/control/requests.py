@@ -18,6 +18,7 @@ from duramen.metadata.registration import Registration
 from duramen.raft.voters import ReplicaId, Voter
 
 __all__ = [
+    "REGISTRATION_FIELD",
     "AddVoter",
     "Adopt",
     "AllocateProducerIds",
@@ -55,8 +56,8 @@ __all__ = [
 ]
 
 
-_DEFINITION: Final = "wish"
-"""The name of a definition or a registration in messages between nodes."""
+REGISTRATION_FIELD: Final = "wish"
+"""The name of a registration or of a definition of a stream in messages between nodes."""
 
 
 class _Request(msgspec.Struct, frozen=True, tag_field="request"):
@@ -66,7 +67,7 @@ class _Request(msgspec.Struct, frozen=True, tag_field="request"):
 class Register(_Request, frozen=True):
     """A node registers; `renews` is the epoch of its earlier registration, which ends with that, if any."""
 
-    registration: Registration = msgspec.field(name=_DEFINITION)
+    registration: Registration = msgspec.field(name=REGISTRATION_FIELD)
     renews: int = 0
 
 
@@ -124,7 +125,7 @@ class CreateStream(_Request, frozen=True):
     `create_replicated`.
     """
 
-    definition: Definition = msgspec.field(name=_DEFINITION)
+    definition: Definition = msgspec.field(name=REGISTRATION_FIELD)
     replication_factor: int = 1
     assignment: tuple[tuple[int, ...], ...] | None = None
     idempotent: bool = False
