@@ -135,7 +135,8 @@ def test_a_rolling_upgrade_can_be_taken_back_until_the_level_is_raised(cluster: 
     cluster.check(writes=1)
     assert cluster.nodes[3].stop() == 0
     old = cluster.nodes[3] = node(cluster.nodes[3].data_dir.parent, 3, old_source)
-    with pytest.raises(ServerUnreachable, match=f"knows the feature levels 1 to 1; that of the cluster is {LATEST_LEVEL}"):
+    refusal = f"knows the feature levels 1 to 1; that of the cluster is {LATEST_LEVEL}"
+    with pytest.raises(ServerUnreachable, match=refusal):
         old.start(30)
     cluster.nodes[3] = node(old.data_dir.parent, 3).start()
     cluster.check(writes=1)

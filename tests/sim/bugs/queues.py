@@ -179,6 +179,7 @@ def _forget_position(right: Original) -> Original:
 
 def _uncount(right: Original) -> Original:
     def nack_record(queue: bytes, at: Position, deliveries: int, visible_ms: int, now_ms: int) -> BatchInput:
+        del deliveries
         record: BatchInput = right(queue, at, 0, visible_ms, now_ms)
         return record
 
