@@ -13,6 +13,7 @@ from duramen.inventory.names import shard_of
 from duramen.inventory.policies import read_policies
 from duramen.inventory.rows import (
     ALIAS,
+    LEAVING,
     TOTAL,
     NameRow,
     Place,
@@ -86,20 +87,22 @@ class InventoryRows:
             values = values_of_names(self._shards[shard], [names[at] for at in places])
             for at, value in zip(places, values, strict=True):
                 row = None if value is None else name_row(value, shard)
-                if row is not None and (not row.flags or self._counts(*names[at], row)):
-                    found[at] = row
+                found[at] = row if row is None or not row.flags else self._valid(*names[at], row)
         return found
 
-    def _counts(self, namespace: int, name: bytes, row: NameRow) -> bool:
-        """Whether a name whose row has flags is valid at present."""
-        if row.flags & ALIAS:
-            added = self._shards[row.key.shard].get(alias_key(row.key.sequence, namespace, name)) is not None
-            return added and self._lives(self.place(row.key).namespace)
-        return self.place(row.key) == (namespace, name)
+    def _valid(self, namespace: int, name: bytes, row: NameRow) -> NameRow | None:
+        """The row of a name whose row has flags, if it is valid at present: with ALIAS if it is an alias by now."""
+        if not row.flags & ALIAS and self.is_at(row.key, (namespace, name)):
+            return row
+        if not row.flags & (ALIAS | LEAVING):
+            return None
+        # A move that keeps the name as an alias adds the alias when it takes effect, before it ends at the name.
+        added = self._shards[row.key.shard].get(alias_key(row.key.sequence, namespace, name)) is not None
+        return row._replace(flags=row.flags | ALIAS) if added and self._lives(self.namespace_of(row.key)) else None
 
     def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:
-        counts = not row.flags or self._counts(namespace, name, row)
-        return TopicName(name, row.key, bool(row.flags & ALIAS)) if counts else None
+        valid = row if not row.flags else self._valid(namespace, name, row)
+        return None if valid is None else TopicName(name, valid.key, bool(valid.flags & ALIAS))
 
     def names(self, namespace: int, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes, int]]:
         """The names with `first <= name < end` in order, each with its row and the row's shard: see `counted`."""
@@ -124,14 +127,8 @@ class InventoryRows:
         for rows in self._shards:
             for key, value in rows.scan(first, end):
                 pending = decode_pending(value)
-                found += pending.kind in _OF_TOPICS and not self._is_at(pending.key, split_name(key))
+                found += pending.kind in _OF_TOPICS and not self.is_at(pending.key, split_name(key))
         return found
-
-    def _is_at(self, key: TopicKey, place: tuple[int, bytes]) -> bool:
-        try:
-            return self.place(key) == place
-        except TopicNotFound:  # on a cluster: its row has to be fetched first
-            return False
 
     # -- topics -------------------------------------------------------------------------------------
 
@@ -145,6 +142,22 @@ class InventoryRows:
     def namespace(self, key: TopicKey) -> int:
         """As of `place`, without the name."""
         return current_namespace(self._shards[key.shard], key.sequence)
+
+    # A query of a cluster runs to its end also without rows of other nodes, to find all that it lacks in few rounds.
+
+    def is_at(self, key: TopicKey, place: tuple[int, bytes]) -> bool:
+        """Whether this is the present name of a topic; False without its rows."""
+        try:
+            return self.place(key) == place
+        except TopicNotFound:
+            return False
+
+    def namespace_of(self, key: TopicKey) -> int:
+        """As of `namespace`; 0 without the topic's rows."""
+        try:
+            return self.namespace(key)
+        except TopicNotFound:
+            return 0
 
     def is_dropped(self, shard: int, namespace: int) -> bool:
         """Whether a shard lets no topic be created in a namespace, or leave it, any more."""

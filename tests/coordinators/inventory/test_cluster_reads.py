@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import pytest
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
+from duramen.coordinators.inventory.changing import LeftChange, changes_left
 from duramen.coordinators.inventory.cluster.reading import RoundOfReads
 from duramen.coordinators.inventory.cluster.requests import (
     RowsRead,
@@ -97,13 +100,21 @@ def shards_with(names: Sequence[bytes]) -> list[Shard]:
     return shards
 
 
+def inventory_of(rows: Sequence[StateRows]) -> InventoryRows:
+    return InventoryRows(rows, lambda _: True)
+
+
 def fetched(shards: Sequence[Shard], query: Callable[[InventoryRows], Any]) -> tuple[Any, int]:
     """What a query finds that has no shard here, and how many rounds it took."""
+    return fetched_rows(shards, lambda rows: query(inventory_of(rows)))
+
+
+def fetched_rows(shards: Sequence[Shard], query: Callable[[Sequence[StateRows]], Any]) -> tuple[Any, int]:
+    """The same for a query that gets the rows of each shard."""
     found, rounds = RoundOfReads(), 0
     while True:
-        rows = InventoryRows([found.rows(shard) for shard in range(SHARDS)], lambda _: True)
         try:
-            answer = query(rows)
+            answer = query([found.rows(shard) for shard in range(SHARDS)])
         except DuramenError as error:
             answer = error
         if found.is_whole:
@@ -123,7 +134,7 @@ def test_queries_find_what_is_in_the_rows(seed: int) -> None:
     chance = random.Random(seed)
     names = sorted({b"%04d" % chance.randrange(3000) for _ in range(1500)})
     shards = shards_with(names)
-    rows = InventoryRows([shard.rows for shard in shards], lambda _: True)
+    rows = inventory_of([shard.rows for shard in shards])
     some = [b"%04d" % chance.randrange(3000) for _ in range(50)]
     expected = rows.find_many(1, some)
     assert fetched(shards, lambda there: there.find_many(1, some)) == (expected, 1)
@@ -183,3 +194,27 @@ def test_a_response_has_the_type_that_its_command_has() -> None:
     response = shard.do(begin)
     assert isinstance(response[0], NameRow)
     assert decode_response(begin, msgspec.msgpack.encode(response)) == response
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_queries_of_changes_in_progress_take_few_rounds(placed: bool) -> None:
+    names = [b"%03d" % number for number in range(300)]
+    shards = shards_with(names)
+    for name in names:
+        row, _ = shards[_home(name)].do(BeginChange(1, name, "move", 2, name, True))
+        if placed:
+            shards[row.key.shard].do(PlaceTopic(row.key.sequence, Place(1, name), Place(2, name), True))
+    found, rounds = fetched(shards, lambda there: there.find_many(1, names))
+    assert [(one.name, one.alias) for one in found] == [(name, placed) for name in names]
+    assert rounds <= 5
+
+    def left(rows: Sequence[StateRows]) -> list[LeftChange]:
+        inventory: Any = SimpleNamespace(
+            rows=lambda: inventory_of(rows), each_rows=lambda: rows, shard_of=partial(shard_of, shards=SHARDS)
+        )
+        return changes_left(inventory, 1000)
+
+    changes_found, rounds = fetched_rows(shards, left)
+    assert sorted(one.place.name for one in changes_found) == names
+    assert {one.passed for one in changes_found} == {placed}
+    assert rounds <= 6

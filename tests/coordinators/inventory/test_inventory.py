@@ -369,6 +369,27 @@ def test_many_topics_move_at_once_and_those_that_cannot_are_named(node: Node) ->
     assert len({one.id for one in node.all(limit=1000)}) == len(node.names(limit=1000)) == node.total()
 
 
+def test_all_changes_that_a_crash_interrupted_are_resumed_soon(node: Node) -> None:
+    names = [f"topic-{number}" for number in range(350)]
+    node.create("acme/dev", *names)
+    moves = [TopicMove(at(f"acme/dev/{name}"), at(f"bolt/prod/{name}")) for name in names]
+    answer: CallbackResult[Any] = CallbackResult()
+    node.inventory.move_topics(ACCOUNT, moves, answer)
+    worker = node.hand.worker
+    for _ in range(2):
+        for kind in ("sync", "disk", "rows", "read"):
+            worker.step(kind)
+        worker.run_soon()
+    assert not answer.calls
+    node.hand.crash(1)
+    node.hand.settle()
+    for _ in range(20):
+        node.hand.advance(50)
+    where = {one.path.topic: one.path for one in node.all(limit=1000)}
+    again = [TopicMove(where[name], at(f"acme/prod/{name}")) for name in names]
+    assert node.do(node.inventory.move_topics, ACCOUNT, again) == []
+
+
 def test_changes_leave_no_garbage_of_their_own(node: Node) -> None:
     names = [f"topic-{number}" for number in range(100)]
     node.create("acme/dev", *names)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from duramen.base.countdown import Countdown
 from duramen.base.errors import CoordinatorLoading, DuramenError, OutcomeUnknown, TopicBusy
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.inventory.events import PendingChange, decode_pending
@@ -119,11 +120,33 @@ class Changes:
         done(error)
 
     def resume(self) -> None:
-        """Resume interrupted changes, a limited number per call. Raises CoordinatorLoading, NotCoordinator."""
-        for place, row, pending, passed in changes_left(self._shards, _AT_ONCE, self._active):
+        """Resume interrupted changes: a limited number at a time, and the next ones as long as some of them end.
+
+        Raises CoordinatorLoading, NotCoordinator.
+        """
+        found, some_ended = changes_left(self._shards, _AT_ONCE, self._active), False
+
+        def all_answered() -> None:
+            if some_ended and len(found) == _AT_ONCE:
+                self._shards.later(0, self._resume_next)
+
+        parts = Countdown(all_answered, len(found))
+
+        def ended(place: Place, error: DuramenError | None) -> None:
+            nonlocal some_ended
+            some_ended = some_ended or error is None or not is_open(error)
+            self.leave(place)
+            parts.count_down()
+
+        for place, row, pending, passed in found:
             self._active.add(place)
-            ended = partial(self._ended, place, lambda _: None)
-            Change(self._shards, place, row, pending, ended).resume(passed=passed)
+            Change(self._shards, place, row, pending, partial(ended, place)).resume(passed=passed)
+
+    def _resume_next(self) -> None:
+        try:
+            self.resume()
+        except DuramenError:
+            return  # the shards are loading: the next regular call resumes
 
 
 class LeftChange(NamedTuple):
@@ -151,12 +174,12 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
                 begun = each_rows[shards.shard_of(*origin)].get(pending_key(*origin))
                 if origin not in but and not _leads_to(begun, place):
                     row = NameRow(ARRIVED, pending.key)
-                    found.append(LeftChange(place, row, pending, all_rows.place(pending.key) == place))
+                    found.append(LeftChange(place, row, pending, all_rows.is_at(pending.key, place)))
                 continue
             there = value_of_name(rows, *place)
             row = NameRow(0, pending.key) if there is None else name_row(there, shard)
             # A moved or deleted topic is no longer at its old name.
-            passed = pending.kind in ("move", "delete") and all_rows.place(pending.key) != place
+            passed = pending.kind in ("move", "delete") and not all_rows.is_at(pending.key, place)
             found.append(LeftChange(place, row._replace(flags=row.flags & ~LEAVING), pending, passed))
             if len(found) == most:
                 return found

@@ -62,6 +62,7 @@ T = TypeVar("T")
 _BLOCKS_AT_ONCE: Final = MOST_NAMES // NAMES_OF_A_BLOCK
 _SORTED_AT_ONCE: Final = 1_000  # more are sorted off the event loop
 _RESUME_MS: Final = 5_000
+_LOADING_MS: Final = 100  # until it is tried again while the shards are loading
 _SCANNED: Final = 2_000
 _NAMESPACE_COST: Final = 20  # the start of a namespace costs as much as this many names
 _POLICY_COST: Final = 3  # so do a topic's own policies
@@ -142,18 +143,19 @@ class Inventory:
             self._tick()
 
     def _tick(self) -> None:
-        self._shards.later(_RESUME_MS, self._tick)
-        self.resume()
+        self._shards.later(_RESUME_MS if self.resume() else _LOADING_MS, self._tick)
 
-    def resume(self) -> None:
-        """Resume interrupted changes, if the shards are loaded."""
-        if self._shards.ready:
-            try:
-                self._changes.resume()
-                self._sweep()
-                self.policies.retention.resume()
-            except DuramenError:
-                return  # the shards are loading: the next tick tries again
+    def resume(self) -> bool:
+        """Resume interrupted changes; returns whether the shards are loaded, which that needs."""
+        if not self._shards.ready:
+            return False
+        try:
+            self._changes.resume()
+            self._sweep()
+            self.policies.retention.resume()
+        except DuramenError:
+            return False
+        return True
 
     @property
     def shards(self) -> InventoryShards:
@@ -434,7 +436,7 @@ class Inventory:
 
     def _found(self, path: TopicPath, namespace: int, found: TopicName) -> FoundTopic:
         lasting_id = topic_id(self._shards.inventory_id, found.key)
-        own = self._shards.rows().place(found.key).namespace if found.alias else namespace
+        own = self._shards.rows().namespace_of(found.key) if found.alias else namespace
         return FoundTopic(path, lasting_id, found.alias, own)
 
     def by_id(self, lasting_id: UUID) -> FoundTopic:
@@ -640,7 +642,7 @@ class _Scan:
                 topic = self._rows.counted(number, name, value, shard)
                 if topic is not None and self._query.takes(topic.key, self._rows.policies, alias=topic.alias):
                     lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
-                    own = self._rows.place(topic.key).namespace if topic.alias else number
+                    own = self._rows.namespace_of(topic.key) if topic.alias else number
                     self.found.append(FoundTopic(TopicPath(tenant, namespace, text), lasting_id, topic.alias, own))
             if self.is_over(self._cost if matches else 1) or len(self.found) == self._limit:
                 return text

@@ -79,15 +79,16 @@ class ClusterInventory(Inventory):
         if self._routed.directory_epoch is not None:
             self._compare_names()
 
-    def resume(self) -> None:
-        """Resume interrupted changes, if this node leads the directory."""
+    def resume(self) -> bool:
+        """Resume interrupted changes, if this node leads the directory; returns whether it does."""
         if self._routed.directory_epoch is None:
-            return
+            return False
         try:
             self._changes.resume()
             self._sweep()
         except DuramenError:
-            return  # this node lost leadership
+            return False  # this node lost leadership
+        return True
 
     def _compare_names(self) -> None:
         """Reserve names of existing tenants of a node that joined the cluster; release names without a tenant."""
