@@ -18,8 +18,8 @@ class LocalState:
     """
 
     __slots__ = (
-        "_unapplied", "applied_offset", "floor_offset", "lowest_checkpoint", "moved", "problem", "refusal",
-        "replicated",
+        "_unapplied", "accepted_bytes", "accepted_records", "applied_offset", "floor_offset", "lowest_checkpoint",
+        "moved", "problem", "refusal", "replicated",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,19 +35,30 @@ class LocalState:
         self.lowest_checkpoint: Callable[[], int] = lambda: self.floor_offset
         self.refusal: Callable[[int], DuramenError | None] = lambda _: None
         """Why a leader may not append a producer's batch of that many records, if it may not."""
+        self.accepted_records = 0
+        self.accepted_bytes = 0
+        """Of producers' batches that are accepted and not applied yet."""
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
 
-    def once_applied(self, records: int, done: AppendDone) -> AppendDone:
-        """A callback for a batch of that many records, which calls `done` once the state has them.
+    def once_applied(self, records: int, size: int, done: AppendDone | None) -> AppendDone:
+        """A callback for a batch of that many records and bytes, which calls `done` once the state has them.
 
         So writers are no faster than the state is applied.
         """
+        self.accepted_records += records
+        self.accepted_bytes += size
+
+        def ended(base_offset: int, error: DuramenError | None) -> None:
+            self.accepted_records -= records
+            self.accepted_bytes -= size
+            if done is not None:
+                done(base_offset, error)
 
         def stored(base_offset: int, error: DuramenError | None) -> None:
             if error is not None or base_offset + records <= self.applied_offset:
-                done(base_offset, error)
+                ended(base_offset, error)
             else:
-                self._unapplied.append((base_offset + records, partial(done, base_offset)))
+                self._unapplied.append((base_offset + records, partial(ended, base_offset)))
 
         return stored
 

@@ -242,8 +242,8 @@ class Partition:
             head = header(batch)
             if came is not batch:
                 set_append_time(came, now_ms)  # from which the producer gets its response
-        if stream.shards and done is not None and self.state is not None:
-            done = self.state.once_applied(head.last_offset_delta + 1, done)
+        if stream.shards and self.state is not None:
+            done = self.state.once_applied(head.last_offset_delta + 1, len(batch), done)
         self.append_checked(batch, head, done)
 
     def _is_repeated(self, head: Header) -> bool:

@@ -90,3 +90,25 @@ def test_what_may_have_been_done_is_told_to_all_and_not_asked_again() -> None:
         assert sum(node.asked) == 3
 
     asyncio.run(main())
+
+
+def test_tasks_get_the_room_that_there_is_if_there_is_not_enough_for_all() -> None:
+    async def main() -> None:
+        room = 2
+        asked: list[int] = []
+
+        async def ask(new: Sequence[BatchInput]) -> list[str]:
+            nonlocal room
+            asked.append(len(new))
+            if len(new) > room:
+                raise QueueSpaceFull("the shard is full")
+            room -= len(new)
+            return [f"0.{number}" for number in range(len(new))]
+
+        joined = JoinedEnqueues(ask)
+        tasks = [asyncio.create_task(joined.put([GOOD])) for _ in range(4)]
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert sorted(type(one).__name__ for one in found) == ["QueueSpaceFull", "QueueSpaceFull", "list", "list"]
+        assert room == 0
+
+    asyncio.run(main())

@@ -1,5 +1,7 @@
 """Limits of the shards of a space: beyond them nothing is put into any queue, and everything else goes on."""
 
+from typing import Any
+
 import pytest
 from tests.coordinators.queue.spaces import NAMES, Space
 
@@ -54,6 +56,21 @@ def test_a_full_shard_takes_no_entries_until_there_is_room() -> None:
     assert space.ack(*leased) == {}
     space.put((NAME, b"five"), (NAME, b"six"))
     space.submit(NAME, Empty, "purge")
+    assert totals(space) == ShardTotals(0, 0)
+
+
+@pytest.mark.parametrize("limits", [{"queue_shard_max_entries": 5}, {"queue_shard_max_bytes": 600}])
+def test_batches_of_a_producer_that_are_not_applied_yet_count(limits: dict[str, int]) -> None:
+    space = Space(**limits)
+    for _ in range(2):
+        answers = [CallbackResult[Any]() for _ in range(40)]
+        for answer in answers:
+            space.stream.partition(SHARD).append(encode([BatchInput(0, NAME, b"x" * 40)]), answer)
+        space.hand.settle()
+        stored = [answer for answer in answers if answer.calls[-1][-1] is None]
+        assert 1 <= len(stored) <= 6  # the last one may exceed the limit of bytes
+        assert len(space.values(NAME)) == len(stored)
+        space.submit(NAME, Empty, "purge")
     assert totals(space) == ShardTotals(0, 0)
 
 

@@ -169,11 +169,14 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         most, most_bytes = (-1, -1) if partition is None else partition.stream.shard_limits
         if partition is None or (most < 0 and most_bytes < 0):
             return None
-        totals = self.known_totals(rows) or NOTHING
-        if 0 <= most < totals.entries + entries:
-            said = f"{totals.entries} entries; {entries} more would exceed its limit of {most} ({SHARD_MAX_ENTRIES})"
-        elif 0 <= most_bytes <= totals.bytes:
-            said = f"{totals.bytes} bytes, and its limit is {most_bytes} ({SHARD_MAX_BYTES})"
+        totals, state = self.known_totals(rows) or NOTHING, partition.state
+        count, size = totals.entries, totals.bytes
+        if state is not None:  # a producer sends many batches before the first of them is applied
+            count, size = count + state.accepted_records, size + state.accepted_bytes
+        if 0 <= most < count + entries:
+            said = f"{count} entries; {entries} more would exceed its limit of {most} ({SHARD_MAX_ENTRIES})"
+        elif 0 <= most_bytes <= size:
+            said = f"{size} bytes, and its limit is {most_bytes} ({SHARD_MAX_BYTES})"
         else:
             return None
         return QueueSpaceFull(f"shard {partition.index} of the queue space {partition.stream.name} has {said}")

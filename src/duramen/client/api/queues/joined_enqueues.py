@@ -4,7 +4,7 @@ If only some shards store their entries, a task whose entries are all stored get
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from duramen.base.errors import (
@@ -15,6 +15,7 @@ from duramen.base.errors import (
     DuramenError,
     QueueBatchTooLarge,
     QueueNameInvalid,
+    QueueSpaceFull,
     RequestInvalid,
     TimestampInvalid,
 )
@@ -27,10 +28,10 @@ _MOST_BYTES: Final = 256 << 10
 _AT_ONCE: Final = 2
 """Requests under way: the node stores one while the next one comes."""
 _OF_ONE: Final = (
-    BatchCorrupt, BatchInvalid, BatchTooLarge, BodyTooLarge, QueueBatchTooLarge, QueueNameInvalid, RequestInvalid,
-    TimestampInvalid,
+    BatchCorrupt, BatchInvalid, BatchTooLarge, BodyTooLarge, QueueBatchTooLarge, QueueNameInvalid, QueueSpaceFull,
+    RequestInvalid, TimestampInvalid,
 )  # fmt: skip
-"""Nothing was stored, because of what some of the entries are."""
+"""Nothing was stored, because of what some of the entries are, or how many."""
 
 _Ask = Callable[[Sequence[BatchInput]], Awaitable[list[str]]]
 
@@ -65,11 +66,12 @@ class JoinedEnqueues:
             try:
                 await self._put(some)
             except DuramenError as error:
-                if len(some) > 1 and isinstance(error, _OF_ONE):
-                    for one in some:
+                alone = len(some) > 1 and isinstance(error, _OF_ONE)
+                for one, positions in _stored_of(some, error):
+                    if alone and not positions:
                         await self._put_alone(one)
-                else:
-                    _fail(some, error)
+                    else:
+                        _end(one, positions, error if len(some) == 1 else type(error)(str(error)))
 
     async def _put(self, some: Sequence[_Waiting]) -> None:
         positions = await self._ask([entry for one in some for entry in one.entries])
@@ -85,7 +87,7 @@ class JoinedEnqueues:
         try:
             await self._put([one])
         except DuramenError as error:
-            _fail([one], error)
+            _end(one, error.stored, error)
 
 
 def _together(waiting: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
@@ -100,17 +102,21 @@ def _together(waiting: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waitin
     return there, []
 
 
-def _fail(some: Sequence[_Waiting], error: DuramenError) -> None:
+def _stored_of(some: Sequence[_Waiting], error: DuramenError) -> Iterator[tuple[_Waiting, dict[int, str]]]:
+    """Each task with the positions of those of its entries that were stored, by their numbers in it."""
     at = 0
     for one in some:
         numbers = range(at, at + len(one.entries))
         at = numbers.stop
-        if one.done.done():
-            continue
-        positions = {number - numbers.start: error.stored[number] for number in numbers if number in error.stored}
-        if len(positions) == len(numbers):
-            one.done.set_result([positions[number] for number in range(len(numbers))])
-        else:
-            own = type(error)(str(error)) if len(some) > 1 else error
-            own.stored = positions
-            one.done.set_exception(own)
+        yield one, {number - numbers.start: error.stored[number] for number in numbers if number in error.stored}
+
+
+def _end(one: _Waiting, positions: Mapping[int, str], error: DuramenError) -> None:
+    """End a task of a refused request: with all its positions, or with an error of its own."""
+    if one.done.done():
+        return
+    if len(positions) == len(one.entries):
+        one.done.set_result([positions[number] for number in range(len(one.entries))])
+    else:
+        error.stored = positions
+        one.done.set_exception(error)
