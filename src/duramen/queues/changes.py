@@ -202,8 +202,9 @@ class _Step:
             case "nack":
                 delivered = Delivered(operation.deliveries, operation.until_ms)
                 self._rows.put(delivery_key(queue, at), delivered_value(delivered))
-                if operation.until_ms:
-                    self._rows.put(due_key(operation.until_ms, queue, at), _SHOWN)
+                due = due_key(operation.until_ms, queue, at)
+                if operation.until_ms and self._rows.get(due) is None:  # it may expire at that time
+                    self._rows.put(due, _SHOWN)
             case "edit" | "delete":
                 pending.change(operation.kind, at, record.offset, record.value)
             case _:

@@ -103,6 +103,18 @@ def test_a_repeated_request_is_answered_although_the_shard_is_full() -> None:
     assert space.values(NAME) == [b"two"]
 
 
+@pytest.mark.parametrize("delay_ms", [399, 400, 401])
+def test_an_entry_that_is_returned_until_it_expires_counts_no_longer(delay_ms: int) -> None:
+    space = Space(queue_shard_max_entries=1)
+    space.put((NAME, NewEntry(b"short", ttl_ms=500)))
+    space.hand.advance(100)
+    assert space.ack(*space.lease(NAME), release_ms=delay_ms) == {}
+    for _ in range(5):
+        space.hand.advance(500)
+    assert totals(space) == ShardTotals(0, 0)
+    space.put((NAME, b"next"))
+
+
 def test_dead_letters_move_within_a_full_shard() -> None:
     dead = next(name for name in NAMES[1:] if partition_of(name, 2) == SHARD)
     space = Space(queue_dead_letter_queue=dead.decode(), queue_delivery_count_limit=1, queue_shard_max_entries=1)
