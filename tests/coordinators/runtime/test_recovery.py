@@ -102,6 +102,22 @@ def test_each_log_has_its_newest_readable_rows(
     assert len(store.checkpoints()) + len(store.aside) - (whole is not live) == len(kept)
 
 
+def test_a_checkpoint_with_damaged_positions_is_read_before_it_is_set_aside() -> None:
+    store = MemoryStateStore()
+    put(store, 1, 1)
+    put(store, 2, 2)
+    store.make_checkpoint("1")
+    store.damage(checkpoints=1, rows=POSITIONS)
+    store.clear()
+    put(store, 1, 3)
+    put(store, 2, 4)
+    store.damage(checkpoints=0, rows=range_of(2))
+    found = open_rows(lambda: store, LOGS)
+    assert {log_id: stored.offset for log_id, stored in found.stored.items()} == {1: 3, 2: 2}
+    assert not found.damage.keys() & {1, 2}
+    assert (store.checkpoints(), len(store.aside)) == ([], 2)
+
+
 def test_rows_that_are_absent_come_from_the_newest_checkpoint_and_new_ones_are_left_alone() -> None:
     store = MemoryStateStore()
     assert open_rows(lambda: store, LOGS).reports == []

@@ -60,6 +60,9 @@ def _opened(store: StateStore, logs: Collection[int]) -> FoundRows:
     cause, stored = store.problem, dict[int, StoredState]()
     try:
         stored = {} if cause else all_stored(store)
+        if not cause:
+            # A damaged checkpoint may still have what the rows lack: all rows are read before it is set aside.
+            cause = next(filter(None, (_damage_in_positions(store, name) for name in restorable(store))), "")
     except StateDamaged as error:
         cause = str(error)
     if not cause and (stored or not restorable(store)):
@@ -136,14 +139,26 @@ def _found(store: StateStore, damage: Mapping[int, str], reports: Sequence[str])
     checkpoints, damaged = list[tuple[str, Mapping[int, StoredState]]](), list[str]()
     for name in restorable(store):
         try:
-            rows = store.open_checkpoint(name)
-            try:
-                checkpoints.append((name, all_stored(rows)))
-            finally:
-                rows.close()
+            checkpoints.append((name, _positions(store, name)))
         except StateDamaged:
             damaged.append(name)
     return FoundRows(store, checkpoints, all_stored(store), damage, [*reports, *_set_aside(store, damaged)])
+
+
+def _positions(store: StateStore, name: str) -> Mapping[int, StoredState]:
+    rows = store.open_checkpoint(name)
+    try:
+        return all_stored(rows)
+    finally:
+        rows.close()
+
+
+def _damage_in_positions(store: StateStore, name: str) -> str:
+    try:
+        _positions(store, name)
+    except StateDamaged as error:
+        return str(error)
+    return ""
 
 
 def _set_aside(store: StateStore, names: Sequence[str]) -> list[str]:
