@@ -1,23 +1,19 @@
 """Consumers of a live topic most of whose log is below the horizon of tombstones: librdkafka and Java, reconnected."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.clients import metric, until
 from tests.doors.http.conftest import asking
+from tests.doors.kafka.java_reader import read_with_java
 
 import duramen
-from duramen.bench.peers.kafka import fetch_jars
 from duramen.node.process import NodeProcess
 
 pytestmark = pytest.mark.long
 
-_DRIVER: Final = Path(__file__).parent / "java" / "LiveDriver.java"
 _SETTINGS: Final = {"log.cleaner.backoff.ms": 50, "connections.max.idle.ms": 1000}
 _RECORDS: Final = 3000
 _HORIZON: Final = _RECORDS * 9 // 10
@@ -107,20 +103,13 @@ def _librdkafka(node: NodeProcess, offset: int, reconnects: int, client_id: str)
 
 
 def _java(node: NodeProcess, offset: int, reconnects: int, client_id: str) -> Read:
-    java = shutil.which("java")
-    assert java is not None, "these tests need Java 17"
-    ran = subprocess.run(
-        [
-            java, "-Xmx128m", "-cp", f"{fetch_jars()}/*", str(_DRIVER), node.kafka, "cars.live", str(offset),
-            str(reconnects), f"client.id={client_id}", "auto.offset.reset=earliest", "fetch.max.bytes=500",
-            "max.partition.fetch.bytes=500", "max.poll.records=10",
-        ],
-        capture_output=True, text=True, timeout=120, check=False,
+    lines = read_with_java(
+        node, "cars.live", offset, f"client.id={client_id}", "fetch.max.bytes=500", "max.partition.fetch.bytes=500",
+        "max.poll.records=10", reconnects=reconnects,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
     state: State = {}
     first, reconnected = -1, 0
-    for kind, *words in (line.split(" ") for line in ran.stdout.splitlines()):
+    for kind, *words in lines:
         if kind == "record":
             first = first if first >= 0 else int(words[0])
             _apply(state, words[1], "" if words[2] == "-" else words[2])
@@ -131,7 +120,7 @@ def _java(node: NodeProcess, offset: int, reconnects: int, client_id: str) -> Re
             assert reconnected == reconnects
             assert words[0] == words[1]
             return Read(state, int(words[0]), first)
-    raise AssertionError(ran.stdout[-500:])
+    raise AssertionError(lines[-5:])
 
 
 def _apply(state: State, key: str, value: str) -> None:

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.clients import Library, Record, until
 from tests.doors.kafka.asking import Asking
 from tests.doors.kafka.conftest import Kcat
+from tests.doors.kafka.java_reader import read_with_java
 
 import duramen
 from duramen.codec.batch import TRANSACTIONAL, BatchInput, encode
@@ -78,6 +79,26 @@ def test_edits_and_deletions_show_and_lag_is_0(node: NodeProcess, stream_name: s
     with duramen.connect(node.http) as client:
         client.queues(stream_name).delete("ann", [last])
     assert kcat(node, ["-C", "-t", topic, "-o", "beginning", "-e", "-q"]) == b"one\n3\n"
+
+
+@pytest.mark.long
+def test_java_reads_a_queue_to_its_end_offset(node: NodeProcess, stream_name: str, prefix: str) -> None:
+    with duramen.connect(node.http) as client:
+        queues = client.queues(stream_name)
+        positions = list[str]()
+        for number in range(3):
+            positions += queues.enqueue("ann", [f"{number}"])
+            queues.enqueue("bob", ["other"] * 10)
+        queues.delete("ann", [positions[1]])
+        queues.edit("ann", [(positions[0], "first")])
+    first, _, last = (int(position.split(".")[1]) for position in positions)
+    assert read_with_java(node, f"{prefix}ann", 0) == [
+        ["record", str(first), "-", "first"], ["record", str(last), "-", "2"], ["end", str(last + 1), str(last + 1)],
+    ]  # fmt: skip
+    with duramen.connect(node.http) as client:
+        client.queues(stream_name).delete("ann", [positions[2]])
+    *records, (_, position, end) = read_with_java(node, f"{prefix}ann", 0)
+    assert (records, position) == ([["record", str(first), "-", "first"]], end)
 
 
 def test_a_consumer_waits_for_its_own_queue_only(node: NodeProcess, prefix: str) -> None:
