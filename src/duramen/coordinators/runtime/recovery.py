@@ -57,16 +57,17 @@ def _opened(store: StateStore, logs: Collection[int]) -> FoundRows:
     for name in store.checkpoints():
         if name.startswith(HELD):
             store.remove_checkpoint(name)
-    cause, stored = store.problem, dict[int, StoredState]()
-    try:
-        stored = {} if cause else all_stored(store)
-        if not cause:
+    cause = store.problem
+    if not cause:
+        try:
+            stored, (checkpoints, damaged) = all_stored(store), _checkpoints_of(store)
+        except StateDamaged as error:
+            cause = str(error)
+        else:
             # A damaged checkpoint may still have what the rows lack: all rows are read before it is set aside.
-            cause = next(filter(None, (_damage_in_positions(store, name) for name in restorable(store))), "")
-    except StateDamaged as error:
-        cause = str(error)
-    if not cause and (stored or not restorable(store)):
-        return _found(store, {}, [])
+            cause = next(iter(damaged.values()), "")
+            if not cause and (stored or not checkpoints):
+                return FoundRows(store, checkpoints, stored, {}, [])
     found = recover(store, logs)
     return found._replace(reports=[cause or "there are checkpoints of coordinators' rows, and no rows", *found.reports])
 
@@ -136,29 +137,23 @@ def _rows_of(chosen: Mapping[int, tuple[StateRows, StoredState]]) -> Iterator[tu
 
 
 def _found(store: StateStore, damage: Mapping[int, str], reports: Sequence[str]) -> FoundRows:
-    checkpoints, damaged = list[tuple[str, Mapping[int, StoredState]]](), list[str]()
+    checkpoints, damaged = _checkpoints_of(store)
+    return FoundRows(store, checkpoints, all_stored(store), damage, [*reports, *_set_aside(store, [*damaged])])
+
+
+def _checkpoints_of(store: StateStore) -> tuple[list[tuple[str, Mapping[int, StoredState]]], dict[str, str]]:
+    """The positions in each checkpoint, and the reason for each whose positions cannot be read."""
+    found, damaged = list[tuple[str, Mapping[int, StoredState]]](), dict[str, str]()
     for name in restorable(store):
         try:
-            checkpoints.append((name, _positions(store, name)))
-        except StateDamaged:
-            damaged.append(name)
-    return FoundRows(store, checkpoints, all_stored(store), damage, [*reports, *_set_aside(store, damaged)])
-
-
-def _positions(store: StateStore, name: str) -> Mapping[int, StoredState]:
-    rows = store.open_checkpoint(name)
-    try:
-        return all_stored(rows)
-    finally:
-        rows.close()
-
-
-def _damage_in_positions(store: StateStore, name: str) -> str:
-    try:
-        _positions(store, name)
-    except StateDamaged as error:
-        return str(error)
-    return ""
+            rows = store.open_checkpoint(name)
+            try:
+                found.append((name, all_stored(rows)))
+            finally:
+                rows.close()
+        except StateDamaged as error:
+            damaged[name] = str(error)
+    return found, damaged
 
 
 def _set_aside(store: StateStore, names: Sequence[str]) -> list[str]:
