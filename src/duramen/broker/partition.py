@@ -242,7 +242,8 @@ class Partition:
             head = header(batch)
             if came is not batch:
                 set_append_time(came, now_ms)  # from which the producer gets its response
-        if stream.shards and self.state is not None:
+        # A batch without a waiting producer (acks=0) waits for the disk only if it counts towards a limit.
+        if stream.shards and self.state is not None and (done is not None or max(stream.shard_limits) >= 0):
             done = self.state.once_applied(head.last_offset_delta + 1, len(batch), done)
         self.append_checked(batch, head, done)
 
