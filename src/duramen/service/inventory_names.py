@@ -22,7 +22,7 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.quotas import CreatedNames
-from duramen.coordinators.inventory.shard import QUEUE_SPACES, queue_space_of
+from duramen.coordinators.inventory.shard import queue_space_of, queue_spaces
 from duramen.coordinators.queue.shard import hash_of
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.inventory.ids import durability_of_bytes
@@ -141,10 +141,10 @@ def have_records(streams: BrokerStreams, runtime: Runtime, lasting_ids: Sequence
     Records that were accepted in this turn of the event loop do not count.
     """
     found, names = [False] * len(lasting_ids), [lasting_id.hex().encode() for lasting_id in lasting_ids]
-    spaces = {durability: streams.find(name) for durability, name in QUEUE_SPACES.items()}
+    spaces = queue_spaces(streams)
     by_partition = dict[Partition, list[int]]()
     for at, (lasting_id, name) in enumerate(zip(lasting_ids, names, strict=True)):
-        space = spaces[durability_of_bytes(lasting_id)]
+        space = spaces.get(durability_of_bytes(lasting_id))
         if space is not None:
             by_partition.setdefault(space.partition(partition_of(name, space.shards)), []).append(at)
     for partition, places in by_partition.items():

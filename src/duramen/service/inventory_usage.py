@@ -14,7 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
-from duramen.coordinators.inventory.shard import QUEUE_SPACES
+from duramen.coordinators.inventory.shard import queue_spaces
 from duramen.coordinators.inventory.shards import InventoryShards
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.coordinators.runtime.runtime import Runtime
@@ -94,8 +94,8 @@ class InventoryUsage:
                 self._take_here(partition, shard, self._runtime.rows(space.name, partition.index))
 
     def _shards_of_records(self) -> list[tuple[Stream, Partition]]:
-        spaces = [self._streams.find(name) for name in QUEUE_SPACES.values()]
-        return [(space, partition) for space in spaces if space is not None for partition in space.partitions]
+        spaces = queue_spaces(self._streams).values()
+        return [(space, partition) for space in spaces for partition in space.partitions]
 
     def _take_here(self, partition: Partition, shard: QueueShard, rows: StateRows) -> None:
         place, more = partition.place, True

@@ -10,7 +10,7 @@ from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import Inventory
-from duramen.coordinators.inventory.shard import QUEUE_SPACES
+from duramen.coordinators.inventory.shard import queue_spaces
 from duramen.inventory.ids import durability_of_bytes
 from duramen.inventory.names import TopicPath
 from duramen.metadata.decisions import check_name
@@ -49,11 +49,11 @@ def places_of(
         found = inventory.lookup_ids(account, paths)
     except DuramenError:
         return
-    spaces = {durability: streams.find(name) for durability, name in QUEUE_SPACES.items()}
+    spaces = queue_spaces(streams)
     for path, lasting_id in zip(paths, found, strict=True):
         if lasting_id is None:
             continue
-        name, space = ".".join(path), spaces[durability_of_bytes(lasting_id)]
+        name, space = ".".join(path), spaces.get(durability_of_bytes(lasting_id))
         if space is not None and is_kafka_name(name):
             partition = space.partition(partition_of(lasting_id.hex().encode(), space.shards))
             yield LightPlace(name, inventory_topic_id(inventory.id, lasting_id, name), partition)

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from duramen.base.ports import StateRows
+from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.batch import DecodedRecord
 from duramen.codec.exports import OS, SYNC
 from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, RowKind, ShardKind
@@ -26,6 +27,7 @@ __all__ = [
     "ShardCommand",
     "inventory_kind",
     "queue_space_of",
+    "queue_spaces",
 ]
 
 INVENTORY_STREAM: Final = "__inventory"
@@ -44,6 +46,12 @@ DIRECTORY_SHARD: Final = 0
 def queue_space_of(lasting_id: UUID) -> str:
     """The queue space with the records of a topic."""
     return QUEUE_SPACES[durability_of_id(lasting_id)]
+
+
+def queue_spaces(streams: BrokerStreams) -> dict[str, Stream]:
+    """The existing queue spaces with the records of topics, by durability."""
+    found = ((durability, streams.find(name)) for durability, name in QUEUE_SPACES.items())
+    return {durability: space for durability, space in found if space is not None}
 
 
 ShardCommand: TypeAlias = TopicCommand | DirectoryCommand

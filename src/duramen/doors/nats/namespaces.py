@@ -29,7 +29,7 @@ from duramen.codec.jetstream import AckEncoder
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.inventory.inventory import BoundNamespace
-from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, QUEUE_SPACES
+from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, QUEUE_SPACES, queue_spaces
 from duramen.doors.nats.actions import PUBLISH
 from duramen.doors.nats.answers import Answers
 from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER, special, text
@@ -112,8 +112,7 @@ class NamespaceCapture:
     @property
     def spaces(self) -> list[Stream]:
         """The spaces with the records of topics."""
-        found = map(self._broker.streams.find, QUEUE_SPACES.values())
-        return [space for space in found if space is not None]
+        return [*queue_spaces(self._broker.streams).values()]
 
     def bind(self, namespaces: Sequence[BoundNamespace]) -> bool:
         """These are bound from here on, and no others; whether that is something new."""
