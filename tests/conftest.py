@@ -62,6 +62,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     directory = tmp_path_factory.mktemp("node") / "data"
     with NodeProcess(directory, _SHARED) as process:
         yield process
+    _check_log(process)
+
+
+def _check_log(node: NodeProcess) -> None:
+    """No request, and no stop, leaves an unexpected exception in the log of a node."""
+    if node.log_path.exists():
+        before, found, behind = node.log_path.read_text(errors="replace").partition("Traceback")
+        assert not found, before[-1000:] + found + behind[:3000]
 
 
 @pytest.fixture
@@ -78,6 +86,8 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
     yield make
     for process in made:
         process.kill()
+    for process in made:
+        _check_log(process)
 
 
 @pytest.fixture

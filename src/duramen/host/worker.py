@@ -94,7 +94,7 @@ class HostWorker:
             sys.setswitchinterval(interval_s)
 
     def stop(self) -> None:
-        """End the threads after their submitted jobs; results are not delivered any more."""
+        """End the threads after their submitted jobs; their results are delivered in the next turn of the loop."""
         for lane in _LANES:
             self._queues[lane].put(None)
         for thread in self._threads:

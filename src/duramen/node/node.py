@@ -379,8 +379,7 @@ class NodeAssembly:
             await self._nats.close()
         if self._http is not None:
             await self._http.stop()
-        if self._worker is not None:
-            self._worker.stop()
+        await self._quiesce()
         if self._wal_watch is not None:
             self._wal_watch.close()
         if self._rows is not None:
@@ -391,6 +390,13 @@ class NodeAssembly:
         if self._directory is not None:
             self._directory.lock.release()
         self._collecting.stop()  # last: stopped parts are garbage, which each collection would visit
+
+    async def _quiesce(self) -> None:
+        """Run no more actions on the rows and files, which are closed next."""
+        self._ticking.stop()
+        if self._worker is not None:
+            self._worker.stop()
+            await asyncio.sleep(0)  # its last results are delivered
 
     async def _close_doors(self) -> None:
         """Accept no more requests; then leave the other nodes."""

@@ -13,7 +13,7 @@ _MOST_AT_ONCE: Final = 256
 
 
 class DeadlineTimer:
-    """Fires `deadlines` for as long as the loop runs."""
+    """Fires `deadlines` from `start` to `stop`."""
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._deadlines = deadlines
@@ -25,11 +25,19 @@ class DeadlineTimer:
         self._deadlines.on_earlier = self._schedule
         self._schedule()
 
-    def _schedule(self) -> None:
-        next_ms = self._deadlines.next_ms()
+    def stop(self) -> None:
+        """Fire none from now on, whatever is registered."""
+        self._deadlines.on_earlier = None
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _schedule(self) -> None:
+        next_ms = self._deadlines.next_ms()
+        self._cancel()
         if next_ms is not None:
             delay_ms = max(0, next_ms - self._clock.monotonic_ms())
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire)
@@ -37,4 +45,5 @@ class DeadlineTimer:
     def _fire(self) -> None:
         self._timer = None
         self._deadlines.fire(self._clock.monotonic_ms(), _MOST_AT_ONCE)
-        self._schedule()
+        if self._deadlines.on_earlier is not None:  # not stopped by what was due
+            self._schedule()
