@@ -24,6 +24,9 @@ settings.load_profile("duramen")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+_KEPT_SLOWEST: Final = 100
+_A_SUITE: Final = 1000  # tests; fewer are a part of it
+
 _LONGEST = ("spark", "sim", "cluster", "docs", "demo", "compat")
 
 # Many a test writes records with times that are years old: no check of retention comes between it and its reader.
@@ -54,6 +57,20 @@ def _mark_long_variants(items: list[pytest.Item]) -> None:
         if seen[test] >= marker.args[0]:
             item.add_marker(pytest.mark.long)
         seen[test] += 1
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A run of the suite leaves its slowest tests in build/slowest-tests.txt."""
+    taken = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                taken[report.nodeid] += round(1000 * report.duration)
+    if len(taken) > _A_SUITE:
+        lines = [f"{taken_ms / 1000:7.2f} s  {test}" for test, taken_ms in taken.most_common(_KEPT_SLOWEST)]
+        path = Path(__file__).parent.parent / "build" / "slowest-tests.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="session")
