@@ -46,10 +46,11 @@ from duramen.coordinators.lease.held import HeldPositions
 from duramen.coordinators.lease.leases import LEASES, RemoteLeases, SnapshotLeases
 from duramen.coordinators.lease.records import LEASES_STREAM
 from duramen.coordinators.queue.shard import queue_kind
+from duramen.coordinators.runtime.dependencies import RuntimeDependencies
 from duramen.coordinators.runtime.exports import Exports
 from duramen.coordinators.runtime.row_scrub import RowScrub
 from duramen.coordinators.runtime.rows import RowStates
-from duramen.coordinators.runtime.runtime import Runtime, RuntimeParts
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
 from duramen.coordinators.share.nodes import ShareDependencies, ShareNodes
@@ -235,7 +236,7 @@ class BrokerParts(ABC):
             self.ports.open_rows, self.ports.worker, self.report, least_checkpoint_records(kinds), self.store.each_log,
             self.store.sync_all,
         )  # fmt: skip
-        parts = RuntimeParts(
+        parts = RuntimeDependencies(
             self.membership, self.streams, self.store, self.caller, self.clock, self.deadlines, self.report, rows
         )  # fmt: skip
         return Runtime(parts, kinds)

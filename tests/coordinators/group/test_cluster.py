@@ -22,7 +22,7 @@ from duramen.codec.markers import encode_marker
 from duramen.coordinators.group.coordinator import CommitMember
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.group.rows import OffsetRows
-from duramen.coordinators.runtime import runtime as running
+from duramen.coordinators.runtime import shard_replica
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.applying import Done as Applied
 from duramen.coordinators.runtime.row_state import RowState
@@ -403,7 +403,7 @@ def test_a_coordinator_that_stays_one_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_records_of_its_own_that_are_applied_out_of_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "comes_next", lambda *_: True)
+    monkeypatch.setattr(shard_replica, "comes_next", lambda *_: True)
     assert _found_within(range(1, 40))
 
 

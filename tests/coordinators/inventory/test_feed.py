@@ -405,7 +405,7 @@ def test_a_position_that_is_none_or_not_there_any_more_is_named() -> None:
     for number in range(60):
         node.create("acme/dev", f"topic-{number}")
         if number % 15 == 14:
-            node.hand.broker.coordinators.states.make_checkpoint()
+            node.hand.broker.coordinators.states.checkpoints.make()
             node.hand.settle()
     assert node.hand.broker.streams.get(INVENTORY_STREAM).partitions[0].log.start_offset > int(first)
     follower.position = first

@@ -241,7 +241,7 @@ class Checked:
         if do < 0.1:
             self.interrupt_many()
         elif do < 0.2:
-            hand.broker.coordinators.states.make_checkpoint()
+            hand.broker.coordinators.states.checkpoints.make()
             hand.settle()
         elif do < 0.6:
             self.interrupt()

@@ -84,7 +84,7 @@ class Checked:
             hand.settle()
             self.all_safe()
         elif do < 0.4:
-            hand.broker.coordinators.states.make_checkpoint()
+            hand.broker.coordinators.states.checkpoints.make()
             hand.settle()
         elif do < 0.5:
             hand.restart()

@@ -73,7 +73,7 @@ class Checked:
     def trouble(self) -> None:
         hand, do = self.space.hand, self.chance.random()
         if do < 0.3:
-            hand.broker.coordinators.states.make_checkpoint()
+            hand.broker.coordinators.states.checkpoints.make()
             hand.settle()
         elif do < 0.6:
             hand.crash(self.chance.randrange(1000))

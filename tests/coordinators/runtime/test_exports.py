@@ -62,7 +62,7 @@ def test_an_export_has_what_was_there_when_it_was_opened() -> None:
     node.put(1, b"d")
     assert (node.entries(first), node.entries(second), node.entries(second, 1)) == (2, 3, 0)
     for rows in range(3):  # checkpoints come and go beside it
-        node.hand.broker.coordinators.states.make_checkpoint()
+        node.hand.broker.coordinators.states.checkpoints.make()
         node.put(0, b"%d" % rows)
     assert (node.entries(first), node.entries(second)) == (2, 3)
     position = node.hand.broker.exports.position(first, node.space.partition(0).log)
@@ -111,7 +111,7 @@ def test_rows_are_never_restored_from_an_export(monkeypatch: pytest.MonkeyPatch)
     node.put(0, b"a")
     export = node.open()
     node.put(0, b"b")
-    node.hand.broker.coordinators.states.make_checkpoint()
+    node.hand.broker.coordinators.states.checkpoints.make()
     node.hand.settle()
     (kept,) = [name for name in node.hand.rows.checkpoints() if name != export]
     restore = node.hand.rows.restore

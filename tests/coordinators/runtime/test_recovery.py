@@ -158,7 +158,7 @@ def test_an_error_that_passes_is_no_damage() -> None:
     states, worker = opened(store, [log])
     states.not_opened = failures.append
     applied(states, worker, log, 0)
-    states.make_checkpoint()
+    states.checkpoints.make()
     worker.settle()
     store.failures = 1
     states.apply(log, CHANGES, states.stored(log, leads=True), [batch(BATCH)], 2 * BATCH, done.append)
@@ -183,7 +183,7 @@ def test_rows_that_can_be_read_stay_and_are_written_to_new_files_if_the_same_err
     store, log, reports = MemoryStateStore(), log_of(), list[str]()
     states, worker = opened(store, [log], reports.append)
     applied(states, worker, log, 0)
-    states.make_checkpoint()
+    states.checkpoints.make()
     applied(states, worker, log, BATCH)
     store.flush()
     for aside in (0, 2 + 1):
@@ -209,7 +209,7 @@ class Scrubbed:
             for log in self.logs:
                 applied(self.states, self.worker, log, offset)
             if offset < 2 * BATCH:
-                self.states.make_checkpoint()
+                self.states.checkpoints.make()
                 self.worker.settle()
         self.store.flush()
         self.scrub = RowScrub(self.states, self.worker, self.reports.append)

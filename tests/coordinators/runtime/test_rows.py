@@ -14,9 +14,11 @@ from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, encode, stamp
 from duramen.coordinators.runtime.batches import unapplied
+from duramen.coordinators.runtime.checkpoints import CheckpointPage
+from duramen.coordinators.runtime.installation import begin_installation, install
 from duramen.coordinators.runtime.layout import LogRows, StoredState
 from duramen.coordinators.runtime.row_state import changes_by
-from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
+from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import RowKind
 from duramen.sim.machine.clock import ManualWorker
 from duramen.sim.machine.views import MemoryStateStore
@@ -119,7 +121,7 @@ class Node:
         self.position = self.chance.randrange(0, END + 1, BATCH)
         rows = sorted(model(self.position).items())
         self.pages = []
-        self.states.begin_installation(self.log, lambda generation: self._begun(generation, rows))
+        begin_installation(self.states, self.log, lambda generation: self._begun(generation, rows))
 
     def _begun(self, generation: int | DuramenError, rows: list[tuple[bytes, bytes]]) -> None:
         if isinstance(generation, int):
@@ -130,7 +132,7 @@ class Node:
         if self.pages:
             rows, self.pages = self.pages[0], self.pages[1:]
             position = None if self.pages else Position(0, self.position)
-            self.states.install(self.log, self.generation, self.installed, rows, position, self._installed)
+            install(self.states, self.log, self.generation, self.installed, rows, position, self._installed)
             self.installed += len(rows)
 
     def _installed(self, error: DuramenError | None) -> None:
@@ -138,7 +140,7 @@ class Node:
             self.pages = []
 
     def checkpoint(self) -> None:
-        self.states.make_checkpoint()
+        self.states.checkpoints.make()
 
     def damage(self) -> None:
         if self.store.readable:
@@ -194,20 +196,24 @@ def test_a_checkpoint_is_made_of_rows_that_others_ask_for_and_of_those_that_came
     states, worker = opened(store, [log])
     applied(states, worker, log, 0)
     answers = list[object]()
-    states.page(log, "", BATCH, None, answers.append)
+    states.checkpoints.page(log, "", BATCH, None, answers.append)
     worker.settle()
-    states.page(log, "", BATCH, None, answers.append)
+    states.checkpoints.page(log, "", BATCH, None, answers.append)
     worker.settle()
     assert [type(answer) for answer in answers] == [CoordinatorLoading, CheckpointPage]
-    states.page(log, "", 2 * BATCH, None, answers.append)  # beyond the rows: another checkpoint would not have it
+    states.checkpoints.page(
+        log, "", 2 * BATCH, None, answers.append
+    )  # beyond the rows: another checkpoint would not have it
     worker.settle()
     assert len(store.checkpoints()) == 1
-    states.begin_installation(
-        log, lambda generation: states.install(log, cast("int", generation), 0, [], Position(0, 9), lambda _: None)
+    begin_installation(
+        states,
+        log,
+        lambda generation: install(states, log, cast("int", generation), 0, [], Position(0, 9), lambda _: None),
     )
     worker.settle()
     assert len(store.checkpoints()) == 2
-    assert states.floor(log, leads=True) == BATCH
+    assert states.checkpoints.floor(log, leads=True) == BATCH
 
 
 def test_the_store_is_opened_when_it_is_asked_for_and_again_after_a_failure() -> None:
@@ -238,7 +244,7 @@ def test_rows_that_cannot_be_read_when_they_are_opened_are_those_of_the_newest_c
     store, log = MemoryStateStore(), log_of()
     states, worker = opened(store, [log])
     applied(states, worker, log, 0)
-    states.make_checkpoint()
+    states.checkpoints.make()
     applied(states, worker, log, BATCH)
     store.damage(checkpoints=0)
     states, _ = opened(store, [log])

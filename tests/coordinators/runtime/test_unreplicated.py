@@ -10,7 +10,7 @@ from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode
 from duramen.coordinators.runtime.shard import Decision, ShardAnswer, ShardKind, Together
-from duramen.coordinators.runtime.unreplicated import UnreplicatedKit, UnreplicatedShard
+from duramen.coordinators.runtime.unreplicated import UnreplicatedDependencies, UnreplicatedShard
 from duramen.sim.broker import CallbackResult, ManualBroker
 from duramen.sim.machine.clock import ManualClock
 from duramen.storage.log.log import Log
@@ -175,10 +175,10 @@ class Unreplicated:
         self.answers: list[ShardAnswer | DuramenError] = []
         self.shard = Newest()
         self.again: list[str] = []
-        kit = UnreplicatedKit(cast("Store", None), lambda: None, lambda: self.again.append("again"))
+        parts = UnreplicatedDependencies(cast("Store", None), lambda: None, lambda: self.again.append("again"))
         self.active = UnreplicatedShard(
             self.shard, cast("Partition", self.partition), cast("StateRows", None), ManualClock(),
-            lambda action: action(), lambda _, __: None, kit,
+            lambda action: action(), lambda _, __: None, parts,
         )  # fmt: skip
         self.active.advanced(0)
 

@@ -1,7 +1,7 @@
 """Bugs of light queues: what is answered, what operations make of the rows, who has a lease."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tests.sim.planted import Bug, Original, Place
 
@@ -10,7 +10,7 @@ from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.active import ActiveShard
-from duramen.coordinators.runtime.layout import EMPTY
+from duramen.coordinators.runtime.checkpoints import RowCheckpoints
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.delivery.window import AcknowledgeType
@@ -100,9 +100,9 @@ def _never_before(right: Original) -> Original:
 
 
 def _cut_applied(right: Original) -> Original:
-    def floor(self: RowStates, log: Log, *, leads: bool) -> int:
+    def floor(self: RowCheckpoints, log: Log, *, leads: bool) -> int:
         found: int = right(self, log, leads=leads)
-        return max(found, self._stored.get(log.id, EMPTY).offset) if found else found
+        return max(found, cast("RowStates", self._rows).stored(log, leads=leads).offset) if found else found
 
     return floor
 
@@ -244,7 +244,7 @@ QUEUE_BUGS: Final = (
     Bug(
         "queue-log-cut-early",
         "log cut below what the older checkpoint has",
-        (Place(RowStates, "floor", _cut_applied),),
+        (Place(RowCheckpoints, "floor", _cut_applied),),
     ),
     Bug("queue-leased-twice", "two holders of one entry", (Place(ShardLeases, "lease", _lease_again),)),
     Bug(

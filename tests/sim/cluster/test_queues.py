@@ -14,7 +14,7 @@ from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, Header
-from duramen.coordinators.runtime import runtime
+from duramen.coordinators.runtime import shard_replica
 from duramen.coordinators.runtime.shard import BatchRowKind
 from duramen.delivery.window import AcknowledgeType
 from duramen.queues import changes, leases, machine
@@ -86,7 +86,7 @@ def _cut_uncommitted(_: Original) -> Original:
     def _cut(self: Any, log: Log) -> None:
         if self._local is not None and self._kind.rows is not None:
             rows = self._kind.rows
-            offset = runtime.cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
+            offset = shard_replica.cut_offset(self._local.lowest_checkpoint(), self._local.floor_offset)
             if isinstance(rows, BatchRowKind):
                 keep_ms = rows.keep_ms(self.partition)
                 offset = self._cuts.due(offset, rows.checkpoint_records, keep_ms, lambda _: 1)
@@ -205,10 +205,15 @@ BUGS: Final = (
     Bug(
         "cut-uncommitted",
         "",
-        (Place(runtime._Replica, "_cut", _cut_uncommitted),),
+        (Place(shard_replica.ShardReplica, "_cut", _cut_uncommitted),),
         "cut above the high watermark: replicas that are behind cannot catch up",
     ),
-    Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
+    Bug(
+        "cut-early",
+        "",
+        (Place(shard_replica, "cut_offset", _cut_early),),
+        "cut below a checkpoint that a replica lacks",
+    ),
     Bug("forget-requests", "", (Place(machine, "made_before", _forget_requests),), "a repeated request is done twice"),
 )
 
@@ -222,7 +227,12 @@ BOUNDED_BUGS: Final = (
         (Place(RetentionCounts, "look", _count_to_the_last),),
         "an entry counts that was deleted beside a deleted last one",
     ),
-    Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut below a checkpoint that a replica lacks"),
+    Bug(
+        "cut-early",
+        "",
+        (Place(shard_replica, "cut_offset", _cut_early),),
+        "cut below a checkpoint that a replica lacks",
+    ),
 )
 
 FOUND_BY: Final = {

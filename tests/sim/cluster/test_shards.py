@@ -8,7 +8,7 @@ import pytest
 from tests.sim.cluster.modes import hunt, keeps_promises
 from tests.sim.planted import Bug, Place
 
-from duramen.coordinators.runtime import runtime
+from duramen.coordinators.runtime import shard_replica
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.replication.machine import ReplicaMachine
@@ -50,7 +50,7 @@ def _count_lacking(right: Original) -> Original:
 
 
 BUGS: Final = (
-    Bug("cut-early", "", (Place(runtime, "cut_offset", _cut_early),), "cut at the newer checkpoint"),
+    Bug("cut-early", "", (Place(shard_replica, "cut_offset", _cut_early),), "cut at the newer checkpoint"),
     Bug("answer-stored", "", (Place(ActiveShard, "_stored", _answer_stored),), "answer before it is applied"),
     Bug(
         "count-lacking", "", (Place(ReplicaMachine, "state_moved", _count_lacking),), "count where the state lacks rows"

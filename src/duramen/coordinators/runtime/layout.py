@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from duramen.base.errors import StateDamaged
 from duramen.base.ids import LogId
 from duramen.base.ports import StateRows, StateStore
+from duramen.storage.log.log import Log
 
 __all__ = [
     "ALL_ROWS",
@@ -32,6 +33,7 @@ __all__ = [
     "all_stored",
     "count_of",
     "count_value",
+    "fits",
     "installation_key",
     "new_generation",
     "position_rows",
@@ -66,6 +68,13 @@ class StoredState(NamedTuple):
 
 
 EMPTY: Final = StoredState(-1, 0, 0)
+
+
+def fits(stored: StoredState, log: Log, *, ahead: bool) -> bool:
+    """Whether the applied records are part of the log's history, or, if it may be `ahead`, possibly are."""
+    if stored.offset > log.end_offset:
+        return ahead
+    return stored.offset <= log.start_offset or log.takeovers.epoch_at(stored.offset - 1) == stored.leader_epoch
 
 
 class LogRows(StateRows):

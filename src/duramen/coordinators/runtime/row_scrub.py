@@ -57,7 +57,7 @@ class RowScrub:
         elif not self._states.available:
             self._end(done)
         elif self._left is None:
-            self._left = [*self._states.checkpoints, _COPY]
+            self._left = [*self._states.checkpoints.names, _COPY]
             self._next(done)
         else:
             self._next(done)
@@ -123,7 +123,7 @@ class RowScrub:
         if name == _COPY:
             self._states.restore(error, partial(self._end, done))
         else:
-            self._states.replace_checkpoint(name, error)
+            self._states.checkpoints.replace(name, error)
             self._next(done)
 
     def _failed(self, name: str, error: BaseException, done: Callable[[int], None]) -> None:

@@ -34,13 +34,13 @@ def changes_by(kind: RowKind | BatchRowKind, partition: Partition) -> MakeChange
 class RowState:
     """The state of one log, for an Applier and for the leader's shard: `leads` says whether this node leads.
 
-    `tell` receives the applied records if a shard has memory derived from them, `changed` the keys of rows.
+    `on_records` receives the applied records if a shard has memory derived from them, `on_keys` the keys of rows.
     """
 
     def __init__(
         self, states: RowStates, kind: RowKind | BatchRowKind, partition: Partition, leads: Callable[[], bool],
-        tell: Callable[[Sequence[DecodedRecord]], None], changed: Callable[[Collection[bytes]], None] | None = None,
-        lost: OnDamage = lambda *_: None,
+        on_records: Callable[[Sequence[DecodedRecord]], None],
+        on_keys: Callable[[Collection[bytes]], None] | None = None, lost: OnDamage = lambda *_: None,
     ) -> None:  # fmt: skip
         self._states = states
         self._lost = lost
@@ -49,8 +49,8 @@ class RowState:
         self._partition = partition
         self._make = changes_by(kind, partition)
         self._leads = leads
-        self._tell = tell
-        self._changed = changed
+        self._on_records = on_records
+        self._on_keys = on_keys
         self._source: object = None  # the source of `_found`
         self._found: LogRows
         self._begun = -1, -1  # the last generation started here, and the log's cleaned offset then
@@ -92,8 +92,8 @@ class RowState:
             done(error)
 
         self._states.apply(
-            log, self._make, base, found, next_offset, applied, self._tell if self._kind.has_memory else None,
-            self._changed,
+            log, self._make, base, found, next_offset, applied, self._on_records if self._kind.has_memory else None,
+            self._on_keys,
         )  # fmt: skip
 
     def apply_at_once(self, log: Log, batches: Sequence[CommittedBatch], next_offset: int) -> None:
@@ -115,7 +115,7 @@ class RowState:
         if base.generation == 0:
             self._begun = self._states.stored(log, leads=False).generation, cleaned_offset
         if kind.has_memory:
-            self._tell(found)
+            self._on_records(found)
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`. Raises CoordinatorLoading while rows are being restored or about to be.

@@ -16,7 +16,9 @@ from duramen.base.ids import Position
 from duramen.base.ports import Clock
 from duramen.codec.batch import BatchInput, check, encode, records
 from duramen.coordinators.runtime.applying import Retry
-from duramen.coordinators.runtime.rows import CheckpointPage, RowStates
+from duramen.coordinators.runtime.checkpoints import CheckpointPage
+from duramen.coordinators.runtime.installation import begin_installation, install
+from duramen.coordinators.runtime.rows import RowStates
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.methods import Method
@@ -118,7 +120,7 @@ class Installer:
         self.alone = len(sources) == 1
         self._source = sources[self._tries % len(sources)]
         self._tries += 1
-        self._states.begin_installation(self.log, self._begun)
+        begin_installation(self._states, self.log, self._begun)
 
     def _begun(self, generation: int | DuramenError) -> None:
         if isinstance(generation, DuramenError):
@@ -144,7 +146,7 @@ class Installer:
             return
         position = Position(answer.epoch, answer.offset) if answer.after is None else None
         written = partial(self._written, request, answer)
-        self._states.install(self.log, self._generation, request.number, rows, position, written)
+        install(self._states, self.log, self._generation, request.number, rows, position, written)
 
     def _written(self, request: FetchRows, answer: RowsPage, error: DuramenError | None) -> None:
         if error is not None:

@@ -18,12 +18,12 @@ from duramen.coordinators.runtime.shard import CoordinatorShard, Decision, Recor
 from duramen.storage.log.log import Log
 from duramen.storage.store import Store
 
-__all__ = ["UnreplicatedKit", "UnreplicatedShard"]
+__all__ = ["UnreplicatedDependencies", "UnreplicatedShard"]
 
 _Batch = tuple[Log, bytearray, Header]
 
 
-class UnreplicatedKit(NamedTuple):
+class UnreplicatedDependencies(NamedTuple):
     """Dependencies: `moved` is called after more records are stored, `again` to rebuild the state."""
 
     store: Store
@@ -49,10 +49,10 @@ class UnreplicatedShard(ActiveShard):
 
     def __init__(
         self, shard: CoordinatorShard[Any], partition: Partition, rows: StateRows, clock: Clock,
-        soon: Callable[[Callable[[], None]], None], take_steps: TakeSteps, kit: UnreplicatedKit,
+        soon: Callable[[Callable[[], None]], None], take_steps: TakeSteps, parts: UnreplicatedDependencies,
     ) -> None:  # fmt: skip
         super().__init__(shard, partition, rows, clock, soon, take_steps)
-        self._kit = kit
+        self._parts = parts
         self._under_way: dict[_UnderWay, None] = {}
         self._reached = -1  # all below is stored, and applied without reading it
         self._moves = False  # whether a call of `moved` is scheduled
@@ -113,7 +113,7 @@ class UnreplicatedShard(ActiveShard):
             together.stored(offsets[len(before) : len(offsets) - len(behind)])
             self._written(one, offsets[-1] if behind else offsets[0] if before else -1, None)
 
-        store = self._kit.store
+        store = self._parts.store
         store.append_together([*before, *together.batches, *behind], store.node_epoch, stored)
 
     def _batch_of(self, records: Sequence[Record], inputs: Sequence[BatchInput] = ()) -> _Batch:
@@ -143,7 +143,7 @@ class UnreplicatedShard(ActiveShard):
         else:
             self._refuse_stored(one, error)
         if self._stale and not self._under_way:
-            self._soon(self._kit.again)
+            self._soon(self._parts.again)
 
     def _acknowledge(self, one: _UnderWay, base_offset: int) -> None:
         decision, together = one.decision, one.decision.together
@@ -162,7 +162,7 @@ class UnreplicatedShard(ActiveShard):
 
     def _moved(self) -> None:
         self._moves = False
-        self._kit.moved()
+        self._parts.moved()
 
     # -- after a failed append ----------------------------------------------------------------------
 

@@ -274,7 +274,7 @@ class ShardBook:
         if offset == log.end_offset or log.takeovers.epoch_at(log.end_offset - 1) == NO_EPOCH:
             return
         self._cluster.counts["shard logs cut"] += 1
-        floor = states.floor(log, leads=False)
+        floor = states.checkpoints.floor(log, leads=False)
         if offset > floor:
             raise BrokenPromise(f"node {node_id} cuts the log at {offset}, and the older checkpoint is at {floor}")
 
