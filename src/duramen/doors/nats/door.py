@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from duramen.base.errors import DuramenError, ServerUnreachable
@@ -23,6 +22,7 @@ from duramen.doors.nats.presence import Presence
 from duramen.doors.nats.queue_requests import QUEUE_PREFIX, QUEUE_SUBJECT, NatsQueues
 from duramen.doors.nats.recall import recall
 from duramen.doors.nats.requests import LARGEST_REQUEST_BYTES
+from duramen.doors.nats.subscriptions import Subscriptions
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
 from duramen.service.queues import QueueRequests
@@ -43,11 +43,9 @@ _PURGE_SHARE: Final = 64
 _DRAIN_S: Final = 1.0
 _COMPLAINT_S: Final = 1.0
 _COMPLAINT_LENGTH: Final = 1000
-_SHOWN_BYTES: Final = 80
 _SERVER_RESTART: Final = "server restart"
 _OVERLAPPING: Final = (b">", b"*", QUEUE_PREFIX.split(b".")[0])
 """First tokens of subjects that requests may match."""
-_TOO_LONG: Final = "maximum control line exceeded"  # with which a server hangs up
 
 
 class NatsDoor:
@@ -94,7 +92,7 @@ class NatsDoor:
         )
         self._takes_queues = False  # whether requests about queues are subscribed to
         self._followed: dict[Stream, tuple[bytes, ...]] = {}  # the streams of which messages are taken
-        self._wanted: Counter[bytes] = Counter()  # how many of these are bound to each subject
+        self._subscriptions = Subscriptions(address)
         self._leading: LedPartitions | None = None  # None: the node is alone
         self._leading_shards: LedPartitions | None = None  # of the topics of the inventory
         self._namespaces_bound: tuple[bytes, ...] = ()  # the subscriptions of namespaces
@@ -103,10 +101,6 @@ class NatsDoor:
         self._timer: asyncio.TimerHandle | None = None
         self._ready = asyncio.Event()
         self._stopping = False
-        self._refused: dict[bytes, str] = {}  # subjects that the server does not let us have
-        self._too_long: dict[
-            bytes, str
-        ] = {}  # subjects at which it hangs up: while we are connected they are not asked for again
         self._complain_from = 0.0
         self._forgetful = False  # whether the last moment could not be written
         self._trouble = "NATS is not connected yet"
@@ -161,9 +155,7 @@ class NatsDoor:
         """Why the door does not accept messages now; empty if it does."""
         if not self._ready.is_set():
             return self._trouble
-        for subject, text in (self._refused | self._too_long).items():
-            return f"the NATS server refuses the subscription to {subject.decode(errors='replace')}: {text}"
-        return ""
+        return self._subscriptions.problem
 
     async def drain(self) -> None:
         """Take no more messages, and answer those that were taken. The connection stays."""
@@ -226,6 +218,7 @@ class NatsDoor:
             )  # fmt: skip
             self._connection = connection
             error = await self._live(connection)
+            self._subscriptions.disconnected(subscribed=self._ready.is_set())
             if self._ready.is_set():
                 backoff_s = _FIRST_BACKOFF_S
                 self._disconnected(connection, error)
@@ -253,8 +246,7 @@ class NatsDoor:
         connection = self._connection
         if connection is None or self._stopping:
             return
-        self._refused.clear()
-        connection.subscribe([subject for subject in self._wanted if subject not in self._too_long])
+        self._subscriptions.connected(connection)
         connection.barrier(lambda answered: self._subscribed(connection) if answered else None)
 
     def _subscribed(self, connection: NatsClientConnection) -> None:
@@ -266,12 +258,11 @@ class NatsDoor:
         self._connected_gauge.value = 1
         self._ready.set()
         connection.lagged = False
-        _log.info("subscribed to %d subjects at %s", len(self._wanted) - len(self._too_long), self._address)
+        _log.info("subscribed to %d subjects at %s", len(self._subscriptions), self._address)
 
     def _disconnected(self, connection: NatsClientConnection, error: DuramenError) -> None:
         self._ready.clear()
         self._connected_gauge.value = 0
-        self._too_long.clear()  # the server that is there next may take them
         if not self._stopping:
             _log.warning("%s; connecting again", error)
             # A node that was stopped or starved asks for nothing either: then the last answer is old.
@@ -296,24 +287,9 @@ class NatsDoor:
         if self._loop.time() >= self._complain_from:  # every message may bring another
             self._complain_from = self._loop.time() + _COMPLAINT_S
             _log.warning("NATS at %s says: %s", self._address, text)
-        if text.startswith("Permissions Violation for Subscription"):
-            subject = text.partition('"')[2].partition('"')[0].encode()
-            if subject in self._wanted:
-                self._refused[subject] = text
-        elif not self._ready.is_set() and self._connection is not None:
-            if text.lower().startswith(_TOO_LONG):
-                self._give_up_longest(text)
+        if not self._subscriptions.refused(text) and not self._ready.is_set() and self._connection is not None:
+            self._subscriptions.disconnecting(text)
             self._connection.abort(ServerUnreachable(f"NATS at {self._address} says: {text}"))
-
-    def _give_up_longest(self, text: str) -> None:
-        """The server does not report which subject is too long: it is the longest."""
-        subject = max(self._wanted.keys() - self._too_long.keys(), key=len, default=None)
-        if subject is not None:
-            self._too_long[subject] = text
-            _log.error(
-                "the subject %s… of %d bytes is too long for NATS at %s: its messages are not stored",
-                subject[:_SHOWN_BYTES].decode(errors="replace"), len(subject), self._address,
-            )  # fmt: skip
 
     # -- time ---------------------------------------------------------------------------------------
 
@@ -370,10 +346,10 @@ class NatsDoor:
         if bound is not None and wanted and known is None:
             self._followed[stream] = bound.subjects
             self._follow_requests()
-            self._want(bound.subjects)
+            self._subscriptions.add(bound.subjects)
         elif known is not None and not wanted:
             del self._followed[stream]
-            self._want_no_more(known)
+            self._subscriptions.remove(known)
             self._follow_requests()
 
     def _follow_requests(self) -> None:
@@ -389,7 +365,7 @@ class NatsDoor:
         self._takes_queues, self._takes_inventory = takes_queues, takes_inventory
         for subject, before, wanted in changes:
             if wanted != before:
-                (self._want if wanted else self._want_no_more)((subject,))
+                (self._subscriptions.add if wanted else self._subscriptions.remove)((subject,))
 
     def _subjects(self) -> Iterator[bytes]:
         return (subject for subjects in self._followed.values() for subject in subjects)
@@ -429,8 +405,8 @@ class NatsDoor:
         leading = self._leading_shards
         takes = leading is None or any(map(leading.leads, self._namespaces.spaces))
         before, self._namespaces_bound = self._namespaces_bound, self._namespaces.subjects if takes else ()
-        self._want(self._namespaces_bound)
-        self._want_no_more(before)
+        self._subscriptions.add(self._namespaces_bound)
+        self._subscriptions.remove(before)
         if self._connection is not None:
             self._connection.keep(self._keep_bytes)
 
@@ -458,23 +434,6 @@ class NatsDoor:
     @property
     def _takes_requests(self) -> bool:
         return self._takes_queues or self._takes_inventory
-
-    def _want(self, subjects: Sequence[bytes]) -> None:
-        new = [subject for subject in subjects if not self._wanted[subject]]
-        self._wanted.update(subjects)
-        if self._connection is not None and self._connection.subscribed:
-            self._connection.subscribe(new)
-
-    def _want_no_more(self, subjects: Sequence[bytes]) -> None:
-        self._wanted.subtract(subjects)
-        gone = [subject for subject in subjects if not self._wanted[subject]]
-        for subject in gone:
-            del self._wanted[subject]
-            self._refused.pop(subject, None)
-        if self._connection is not None and self._connection.subscribed:
-            self._connection.unsubscribe([subject for subject in gone if subject not in self._too_long])
-        for subject in gone:
-            self._too_long.pop(subject, None)
 
     def _when_come(self, action: Callable[[], None]) -> None:
         """Run an action once everything that the server has sent has arrived; nothing without a connection."""
