@@ -31,10 +31,10 @@ class MetadataFeature(IntEnum):
     """The cluster may have an inventory: the metadata reserves names of tenants (docs/adr/inventory.md)."""
 
     SPACE_NUMBERS = 8
-    """Queue spaces have numbers, and records in the log trim queues (docs/adr/light-queues.md)."""
+    """Queue spaces have numbers, and records in the log trim queues (docs/adr/queue-topics.md)."""
 
     TOPIC_DURABILITY = 9
-    """Policies choose the durability of new topics, whose sequences tell it (docs/adr/inventory.md)."""
+    """Policies choose the durability of new topics, whose sequences tell it (docs/adr/inventory-records.md)."""
 
     SPACE_SECRETS = 10
     """A secret of each new queue space is the key of the hash of its queues' names (docs/adr/light-queues.md)."""
