@@ -6,7 +6,7 @@ from functools import partial
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound, TopicNotFound
-from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import kafka_path
 from duramen.rpc.caller import Gathered
 from duramen.rpc.server import Done

@@ -13,7 +13,7 @@ from duramen.base.errors import (
     TenantNotFound,
 )
 from duramen.coordinators.inventory.feed import ChangePage
-from duramen.coordinators.inventory.inventory import FoundTopic, TopicPage
+from duramen.coordinators.inventory.topics import FoundTopic, TopicPage
 from duramen.inventory.names import TopicPath
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.service.broker import Broker

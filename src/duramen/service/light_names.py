@@ -10,7 +10,7 @@ from duramen.base.errors import DuramenError, NameInvalid, TopicNotFound
 from duramen.base.patterns import literal_prefix
 from duramen.broker.streams import Stream
 from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightQueue
-from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.inventory.search import PageToken, TopicQuery

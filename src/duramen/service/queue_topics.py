@@ -29,8 +29,8 @@ from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_reco
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
 from duramen.coordinators.group.topics import LASTING, MOST_COUNTED
-from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import queue_space_of
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.coordinators.queue.shard import QueueShard, hash_of
 from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.partitions import PartitionId

@@ -10,8 +10,9 @@ from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 
 from duramen.base.catalogue.inventory import PRODUCER_RATE
 from duramen.base.errors import PolicyNotEffective, TopicQuotaExceeded
-from duramen.coordinators.inventory.inventory import FoundTopic, Inventory
+from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.quotas import CreatedNames
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.sim.broker import CallbackResult
 
 PATHS = ("acme/dev/a", "acme/dev/b", "bolt/prod/c")

@@ -25,8 +25,9 @@ from duramen.base.errors import (
 )
 from duramen.base.ports import StateRows
 from duramen.codec.batch import DecodedRecord
-from duramen.coordinators.inventory.inventory import FoundTopic, TopicMove
+from duramen.coordinators.inventory.moves import TopicMove
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.changes import changes
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.machine import (
@@ -594,7 +595,7 @@ DECIDE: Any = TopicShardState.decide
 PLANTED: dict[str, tuple[str, Any]] = {
     "a moved topic that its old name reaches": (f"{TopicShardState.__module__}.TopicShardState.decide", _kept_row),
     "a bulk event applied twice with new ids": ("duramen.coordinators.inventory.shard.changes", _new_ids),
-    "a page that skips a name": ("duramen.coordinators.inventory.inventory.after", _skipping),
+    "a page that skips a name": ("duramen.coordinators.inventory.pages.after", _skipping),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 
 from duramen.base.errors import TopicNotFound
-from duramen.coordinators.inventory.inventory import TopicMove
+from duramen.coordinators.inventory.moves import TopicMove
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.inventory.search import PageToken, TopicQuery
 from duramen.sim.broker import CallbackResult, ManualBroker

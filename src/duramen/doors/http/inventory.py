@@ -8,7 +8,9 @@ from uuid import UUID
 
 from duramen.base import errors
 from duramen.base.errors import TopicNotFound
-from duramen.coordinators.inventory.inventory import FoundTopic, Inventory, TopicMove
+from duramen.coordinators.inventory.inventory import Inventory
+from duramen.coordinators.inventory.moves import TopicMove
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.doors.http.accounts import PartGroups, count_topics, part_page
 from duramen.doors.http.bulk import create_all, failed_names
 from duramen.doors.http.completions import call_back

@@ -9,8 +9,8 @@ from duramen.base.errors import DuramenError, ServerUnreachable
 from duramen.base.ports import FileSystem, Randomness
 from duramen.broker.streams import Stream
 from duramen.codec.nats import Message
-from duramen.coordinators.inventory.inventory import BoundNamespace
 from duramen.coordinators.inventory.shard import INVENTORY_STREAM
+from duramen.coordinators.inventory.topics import BoundNamespace
 from duramen.doors.nats.address import ServerAddress
 from duramen.doors.nats.capture import Capture
 from duramen.doors.nats.connection import NatsClientConnection

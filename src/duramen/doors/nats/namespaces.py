@@ -28,8 +28,8 @@ from duramen.codec.builder import RECORD_OVERHEAD_BYTES, BatchBuilder, encode_he
 from duramen.codec.jetstream import AckEncoder
 from duramen.codec.nats import Message, encode_pub, parse_header_block
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.inventory.inventory import BoundNamespace
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, QUEUE_SPACES, queue_spaces
+from duramen.coordinators.inventory.topics import BoundNamespace
 from duramen.doors.nats.actions import PUBLISH
 from duramen.doors.nats.answers import Answers
 from duramen.doors.nats.headers import MESSAGE_ID_HEADER, SUBJECT_HEADER, special, text

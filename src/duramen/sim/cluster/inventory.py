@@ -13,8 +13,9 @@ from duramen.base.catalogue.inventory import NAMESPACE
 from duramen.base.errors import DuramenError, NotCoordinator, TopicBusy
 from duramen.base.ports import StateRows
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.inventory.inventory import CreatedNames, FoundTopic, TopicPage
+from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES, INVENTORY_STREAM, inventory_kind
+from duramen.coordinators.inventory.topics import FoundTopic, TopicPage
 from duramen.coordinators.queue.shard import hash_of, queue_kind
 from duramen.coordinators.runtime.rows import RowStates
 from duramen.inventory.directory import Directory

@@ -5,7 +5,7 @@ from typing import Any, Final
 from duramen.base.catalogue.inventory import BYTES_QUOTA, TOPIC_QUOTA
 from duramen.base.errors import BytesQuotaExceeded, DuramenError, TopicQuotaExceeded
 from duramen.codec.batch import BatchInput, encode
-from duramen.coordinators.inventory.inventory import FoundTopic
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import TopicPath
 from duramen.queues.owners import stored_bytes
 from duramen.service.broker import Broker

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from duramen.base.errors import DuramenError, StreamNotFound
 from duramen.codec.batch import BatchInput, encode
-from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import TopicPath
 from duramen.queues.reading import Retrieved
 from duramen.queues.runs import QueueEntry

@@ -8,9 +8,9 @@ from uuid import UUID
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, TopicBusy
 from duramen.base.principal import ANONYMOUS
 from duramen.codec.partitioner import partition_of
-from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import TopicPath
 from duramen.metadata.partitions import PartitionId
 from duramen.service.admission import AdmissionRules, Admitted

@@ -13,9 +13,11 @@ from duramen.coordinators.inventory.cluster.policies import ClusterPolicies
 from duramen.coordinators.inventory.cluster.requests import CHANGE_TOPICS, ChangeTopics, TopicChange, TopicsChanged
 from duramen.coordinators.inventory.cluster.serving import serve_inventory
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
-from duramen.coordinators.inventory.inventory import Inventory, InventoryKit, TopicMove, TopicPage
+from duramen.coordinators.inventory.inventory import Inventory, InventoryKit
+from duramen.coordinators.inventory.moves import TopicMove
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
 from duramen.coordinators.inventory.shards import Done
+from duramen.coordinators.inventory.topics import TopicPage
 from duramen.inventory.directory import CreateTenant, DirectoryCommand, UpdateNamespace, UpdateTenant
 from duramen.inventory.events import Labels
 from duramen.inventory.names import NamedProblem, TopicPath, kafka_path
@@ -85,7 +87,7 @@ class ClusterInventory(Inventory):
             return False
         try:
             self._changes.resume()
-            self._sweep()
+            self._sweeps.resume()
         except DuramenError:
             return False  # this node lost leadership
         return True
