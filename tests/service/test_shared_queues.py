@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.coordinators.share.keeping import partitions_of
 from tests.examples import examples
 
 from duramen.base.errors import RecordStateInvalid
@@ -320,10 +321,10 @@ def test_members_share_queues_and_the_group_is_told_by_name() -> None:
     assigned = mail.beat("n", 0, "ann", "bob").assignment
     assert assigned is not None
     assert len(assigned) == 1
-    assert groups.offsets(GROUP) == {"mail.ann": [0], "mail.bob": [0]}
+    assert partitions_of(mail.hand.broker, GROUP) == {"mail.ann": [0], "mail.bob": [0]}
     mail.crash()
     assert groups is not mail.hand.broker.share_groups
-    assert mail.hand.broker.share_groups.offsets(GROUP) == {"mail.ann": [0], "mail.bob": [0]}
+    assert partitions_of(mail.hand.broker, GROUP) == {"mail.ann": [0], "mail.bob": [0]}
 
 
 def test_lag_counts_entries_also_where_no_one_reads() -> None:

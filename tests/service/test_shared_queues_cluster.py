@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.broker.several import Several
+from tests.coordinators.share.keeping import partitions_of
 from tests.service.test_shared_queues import GROUP, LIMITS, acquired
 
 from duramen.base.errors import DuramenError, NotLeader
@@ -128,7 +129,7 @@ def test_a_coordinator_that_restarted_knows_the_queue_by_the_record_of_the_group
     shard.several.elect(shard.several.place(OFFSETS_STREAM, partition_for(GROUP, 2)), 3)
     shard.several.advance(2000)
     assert shard.topics[3].name_of(shard.key.topic_id) is None  # a queue without entries is in no row
-    assert shard.broker(3).share_groups.offsets(GROUP) == {TOPIC: [0]}
+    assert partitions_of(shard.broker(3), GROUP) == {TOPIC: [0]}
     assert shard.located(3) == ShareOffset(0, 2, 0)
     shard.put(1, b"1", b"2")
     shard.beat("m")

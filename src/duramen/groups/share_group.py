@@ -89,6 +89,7 @@ class ShareGroup:
         self._members: dict[str, ShareMember] = {}
         self._target: dict[str, frozenset[Place]] = {}
         self._seen: dict[str, tuple[UUID, int]] = {}  # the topics that the assignment was made for
+        self.names: object = None  # the version of names against which the subscriptions were resolved
 
     def __iter__(self) -> Iterator[ShareMember]:
         return iter(self._members.values())
@@ -114,6 +115,11 @@ class ShareGroup:
     def subscribes(self, topic: str) -> bool:
         """Whether a member wants the topic."""
         return any(topic in member.topics for member in self)
+
+    def topics_of(self, member_id: str) -> Sequence[str]:
+        """The names that the member subscribes to."""
+        member = self._members.get(member_id)
+        return () if member is None else member.topics
 
     def held_for(self, member_id: str) -> int:
         """The memory of the member."""

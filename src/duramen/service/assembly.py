@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from duramen.base.deadlines import Deadlines
 from duramen.base.errors import DuramenError
@@ -38,6 +39,7 @@ from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.group.remote_lag import RemoteLags
 from duramen.coordinators.inventory.cluster.inventory import ClusterInventory, TenantNames
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
+from duramen.coordinators.inventory.gone import GoneTopics
 from duramen.coordinators.inventory.inventory import Inventory, InventoryKit
 from duramen.coordinators.inventory.shard import inventory_kind
 from duramen.coordinators.inventory.shards import InventoryShards
@@ -301,7 +303,7 @@ class BrokerParts(ABC):
                 rates, self.metrics, self.store, self.node_id, self.internal_streams.ensure_durability
             )  # fmt: skip
             shards.own_records = partial(own_records, self.streams, partial(submit_here, self.coordinators))
-            shards.drop_records = partial(drop_topic, self.streams, self.coordinators, self.groups)
+            shards.drop_records = self._drop_topic
             shards.have_records = partial(have_records, self.streams, self.coordinators)
             return Inventory(
                 shards, self.clock, self.internal_streams.ensure_inventory, partial(tenant_problem, self.streams),
@@ -314,6 +316,10 @@ class BrokerParts(ABC):
         return ClusterInventory(
             routed, self.clock, ensure, self._tenant_names(), lambda: self.metadata_state.nodes, kit
         )  # fmt: skip
+
+    def _drop_topic(self, lasting_id: UUID, done: Answered) -> None:
+        self.share_nodes.topic_deleted(lasting_id)
+        drop_topic(self.streams, self.coordinators, self.groups, lasting_id, done)
 
     def _tenant_names(self) -> TenantNames:
         def reserve(account: str, tenant: str, done: Answered) -> None:
@@ -344,15 +350,16 @@ class BrokerParts(ABC):
     def _share_nodes(self) -> ShareNodes:
         return ShareNodes(
             ShareDependencies(
-                self.coordinators, self.caller, self.membership, self.streams, self.offsets, self.store, self.clock,
-                self.deadlines, self.settings, self.group_configs.get, self.metrics,
+                self.coordinators, self.caller, self.membership, self.streams, GoneTopics(self.inventory.shards),
+                self.offsets, self.store, self.clock, self.deadlines, self.settings, self.group_configs.get,
+                self.metrics,
             )
         )  # fmt: skip
 
     def _share_groups(self) -> ShareGroups:
         return ShareGroups(
-            self.sharing, self.share_nodes.inventory, self.share_nodes.topics, self.streams, self.clock,
-            self.deadlines, self.settings, self.groups.room, self.groups.kinds,
+            self.sharing, self.share_nodes.inventory, self.share_nodes.topics, self.groups.topics, self.streams,
+            self.clock, self.deadlines, self.settings, self.groups.room, self.groups.kinds,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightQueue
+from duramen.coordinators.inventory.inventory import FoundTopic
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
@@ -22,7 +23,6 @@ from duramen.service.forwarded_requests import FIND_LAGS, FindLags, LagsFound, Q
 from duramen.service.light_names import (
     KNOWN_NAMES,
     MOST_LISTED,
-    FoundLightTopic,
     InventoryTopicNames,
     LightTopicFinder,
     kafka_names,
@@ -125,16 +125,13 @@ class ClusterTopicNames(InventoryTopicNames):
 
     def find(self, key: str | UUID) -> GroupTopic | None:
         """As of `LightTopicNames`; a topic of the inventory is what it was `when_named`, and what has become of it."""
-        topic = self._topic(key)
+        topic = self._topics.shared(key)
         return None if topic is None else GroupTopic(topic.name, topic.id, 1)
 
-    def _topic(self, key: str | UUID) -> FoundLightTopic | None:
-        found = self._topics.find(key)
-        name = self._topics.name_of(key) if isinstance(key, UUID) else key
-        path = None if found is not None or name is None else kafka_path(name)
-        entry = None if path is None else self._followed.find(path)
-        topic = None if entry is None or name is None else self._topics.topic_of(name, entry)
-        return found if topic is None or key not in (name, topic.id) else topic
+    def entry(self, name: str) -> FoundTopic | None:
+        """As of `InventoryTopicNames`."""
+        path = kafka_path(name)
+        return None if path is None else self._followed.find(path)
 
     def version(self) -> object:
         """As of `LightTopicNames`."""

@@ -53,11 +53,8 @@ class LightTopicFinder(Protocol):
     def find(self, key: str | UUID) -> FoundLightTopic | None:
         """The topic of that name or id."""
 
-    def topic_of(self, name: str, found: FoundTopic) -> FoundLightTopic | None:
-        """The topic of the inventory that has a name now."""
-
-    def name_of(self, id_: UUID) -> str | None:
-        """The name of a topic with that id that was found here before."""
+    def shared(self, key: str | UUID) -> FoundLightTopic | None:
+        """The same, with topics of the inventory that groups of this node know from other nodes."""
 
 
 class InventoryTopicNames:
@@ -90,6 +87,11 @@ class InventoryTopicNames:
         return self._topics.find(name) if name else None
 
     # -- names of topics of the inventory -----------------------------------------------------------
+
+    def entry(self, name: str) -> FoundTopic | None:
+        """What a topic with that name is in the inventory, as groups of this node know it from other nodes."""
+        del name
+        return None
 
     def use(self, name: str, stored: str) -> None:
         """As of `LightTopicNames`."""

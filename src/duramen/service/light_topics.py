@@ -52,9 +52,9 @@ class LightTopic(ABC):
         return self.name
 
     @property
-    @abstractmethod
-    def is_shared(self) -> bool:
-        """Whether share groups can read it."""
+    def shared_as(self) -> UUID:
+        """The id that the state of share groups is stored under."""
+        return self.id
 
     @abstractmethod
     def shown(self) -> None:
@@ -72,6 +72,11 @@ class LightTopic(ABC):
 
     def produce_wait_ms(self) -> int:
         """How many ms who sends to it is to wait before more is taken, because a quota is exceeded."""
+        return 0
+
+    def given(self, size: int) -> int:
+        """Count bytes that go to a client; how many ms it is to wait, because a quota is exceeded."""
+        del size
         return 0
 
     @abstractmethod

@@ -170,11 +170,23 @@ class QueueTopics:
         return None
 
     def shared(self, key: str | UUID) -> "QueueTopic | None":
-        """As of `SharedQueues`: not topics of the inventory."""
-        if not self._spaces or (isinstance(key, str) and self._space_of(key) is None):
-            return None
-        found = self._by_id(key) if isinstance(key, UUID) else self._by_name(key)
-        return found if found is not None and found.is_shared else None
+        """As of `SharedQueues`. On a cluster topics of the inventory are those that groups of this node follow."""
+        found = self.find(key)
+        if found is not None or self.broker.alone:
+            return found
+        name = self.name_of(key) if isinstance(key, UUID) else key
+        entry = None if name is None else self.names.entry(name)
+        topic = None if entry is None or name is None else self.topic_of(name, entry)
+        return topic if topic is not None and key in (name, topic.id) else None
+
+    def lasting(self, id_: UUID) -> "QueueTopic | None":
+        """As of `SharedQueues`: without a request to the inventory, which other nodes may have."""
+        space, queue = self.broker.streams.find(queue_space_of(id_)), id_.hex.encode()
+        return None if space is None else QueueTopic(self, str(id_), space, Queue(queue, hash_of(space)(queue)), id_)
+
+    def name_of_lasting(self, id_: UUID) -> str | None:
+        """As of `SharedQueues`."""
+        return next(iter(self.names.names_of(LASTING + id_.hex)), None)
 
     def _by_name(self, name: str) -> "QueueTopic | None":
         found = self._space_of(name)
@@ -286,9 +298,9 @@ class QueueTopic(LightTopic):
         return self.name if self.entry is None else LASTING + self.entry.id.hex
 
     @property
-    def is_shared(self) -> bool:
-        """As of `LightTopic`: not if it is a topic of the inventory."""
-        return self.entry is None
+    def shared_as(self) -> UUID:
+        """As of `LightTopic`."""
+        return self.id if self.entry is None else self.entry.id
 
     def shown(self) -> None:
         """As of `LightTopic`."""
@@ -310,7 +322,7 @@ class QueueTopic(LightTopic):
         return 0 if self.entry is None else quotas.produce_wait_ms(account, self.entry)
 
     def given(self, size: int) -> int:
-        """Count bytes that go to a client; how many ms it is to wait, by the quotas of the namespace."""
+        """As of `LightTopic`, by the quotas of the namespace."""
         quotas, account = self._broker.inventory.quotas, self._topics.account
         return 0 if self.entry is None else quotas.consumed(account, self.entry, size)
 

@@ -11,7 +11,7 @@ from duramen.groups.share_records import ShareKey, ShareState
 from duramen.service.broker import Broker
 from duramen.sim.broker import CallbackResult
 
-__all__ = ["coordinated", "states"]
+__all__ = ["coordinated", "partitions_of", "states"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,14 @@ def _states(_: ShareStateShard, rows: StateRows) -> dict[ShareKey, ShareState]:
 def states(broker: Broker) -> dict[ShareKey, ShareState]:
     """The states that it keeps now."""
     return {key: state for one in _each(broker, _states) for key, state in one.items()}
+
+
+def partitions_of(broker: Broker, group: str) -> dict[str | None, list[int]]:
+    """The partitions of a group, by the present names of its topics."""
+    found: dict[str | None, list[int]] = {}
+    for key in broker.share_groups.keys(group):
+        found.setdefault(broker.share_nodes.topics.name_of(key.topic_id), []).append(key.partition)
+    return found
 
 
 def coordinated(broker: Broker) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.coordinators.share.keeping import states
+from tests.coordinators.share.keeping import partitions_of, states
 
 from duramen.base.errors import (
     ConfigInvalid,
@@ -492,11 +492,11 @@ def test_an_operator_moves_a_group_that_has_no_members() -> None:
     shares.say("m", (0, 2, ACCEPT))
     groups = shares.hand.broker.share_groups
     first = shares.hand.broker.streams.get("a").partitions[0]
-    assert groups.offsets("g") == {"a": [0, 1]}
+    assert partitions_of(shares.hand.broker, "g") == {"a": [0, 1]}
     with pytest.raises(GroupNotEmpty):
         shares.do(groups.alter_offsets, "g", [(first.log.key, 1)])
     shares.do(groups.alter_offsets, "new", [(first.log.key, 1)])  # as in Apache Kafka, that makes the group
-    assert groups.offsets("new") == {"a": [0]}
+    assert partitions_of(shares.hand.broker, "new") == {"a": [0]}
     shares.beat("m", -1)
     shares.do(groups.alter_offsets, "g", [(first.log.key, 1)])
     assert shares.offset() == ShareOffset(1, 1, 2)
@@ -519,10 +519,9 @@ def test_what_a_group_reads_is_prepared_by_the_next_heartbeat_of_any_member() ->
     shares = Shares()
     shares.beat("m", 1, "a", "b")
     shares.hand.create("b", partitions=2)
-    offsets = shares.hand.broker.share_groups.offsets
-    assert offsets("g") == {"a": [0]}
+    assert partitions_of(shares.hand.broker, "g") == {"a": [0]}
     shares.beat("n", 0, "there is none")
-    assert offsets("g") == {"a": [0], "b": [0, 1]}
+    assert partitions_of(shares.hand.broker, "g") == {"a": [0], "b": [0, 1]}
 
 
 def test_configs_of_groups_are_durable_and_checked() -> None:
@@ -559,4 +558,4 @@ def test_states_of_which_no_group_is_stored_make_the_group_at_a_start() -> None:
     assert [line.group_id for line in shares.hand.broker.groups.listing()] == ["g"]
     shares.hand.restart()
     assert sorted(line.group_id for line in shares.hand.broker.groups.listing()) == ["g", "older"]
-    assert shares.hand.broker.share_groups.offsets("older") == {"a": [0]}
+    assert partitions_of(shares.hand.broker, "older") == {"a": [0]}

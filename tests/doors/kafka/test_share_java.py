@@ -257,3 +257,34 @@ def test_the_entries_of_a_queue_with_gaps_between_them(sharing: NodeProcess, jar
             one.say(last, "ACCEPT")
             assert one.commit() == ["-"]
             one.close()
+
+
+def test_a_topic_of_the_inventory_that_is_renamed(sharing: NodeProcess, jars: Path) -> None:
+    producer = Producer({"bootstrap.servers": sharing.kafka})
+    with duramen.connect(sharing.http) as client:
+        client.inventory.create_tenants(["acme"])
+        client.inventory.create_namespaces("acme", ["prod"])
+        client.inventory.create_topics("acme/prod", ["a"])
+        with JavaConsumer(sharing, jars, topic="acme.prod.a") as one:
+            for number in range(10):
+                producer.produce("acme.prod.a", b"%d" % number)
+            assert producer.flush(_MAKING_S) == 0
+            got: list[Polled] = []
+            while len(got) < 10:
+                got += one.poll()
+            one.say(got[:5], "ACCEPT")
+            one.say(got[5:9], "RELEASE")
+            client.inventory.move_topic("acme/prod/a", "acme/prod/b")
+            # What was acquired under the old name is acknowledged under it.
+            assert one.commit() == ["-"]
+            one.close()
+        with JavaConsumer(sharing, jars, topic="acme.prod.b") as two:
+            again: list[Polled] = []
+            while len(again) < 5:
+                again += two.poll()
+            assert sorted((int(polled.value), polled.deliveries) for polled in again) == [
+                (5, 2), (6, 2), (7, 2), (8, 2), (9, 2),
+            ]  # fmt: skip
+            two.say(again, "ACCEPT")
+            assert two.commit() == ["-"]
+            two.close()

@@ -162,18 +162,3 @@ def test_acknowledgements_over_gaps_and_of_others(node: NodeProcess, stream_name
     two.leave()
     assert [(got.offset, got.deliveries) for got in one.fetch()] == [(third, 2)]
     one.leave()
-
-
-def test_topics_of_the_inventory_are_refused_by_name(node: NodeProcess, stream_name: str) -> None:
-    with duramen.connect(node.http) as client:
-        client.inventory.create_tenants(["sharing"])
-        client.inventory.create_namespaces("sharing", ["prod"])
-        client.inventory.create_topics("sharing/prod", ["orders"])
-    topic = "sharing.prod.orders"
-    with closing(connect(node)) as asking:
-        heartbeat = {
-            "group_id": stream_name, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [topic],
-        }  # fmt: skip
-        answer = asking.request(ApiKey.SHARE_GROUP_HEARTBEAT, heartbeat)
-    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
-    assert f"share groups do not read {topic}, a topic of the inventory" in answer["error_message"]

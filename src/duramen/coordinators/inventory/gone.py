@@ -29,6 +29,25 @@ class GoneTopics:
     def __init__(self, shards: InventoryShards) -> None:
         self._shards = shards
 
+    def is_lasting(self, id_: UUID) -> bool:
+        """Whether an id is the lasting id of a topic of this inventory, which may be gone."""
+        if not self._shards.ready:
+            return False
+        try:
+            self._key(id_)
+        except TopicNotFound:
+            return False
+        return True
+
+    def find_gone(self, ids: Collection[UUID], done: Callable[[frozenset[UUID]], None]) -> None:
+        """`done` gets the topics among these that can never exist again; none if that is unknown at present."""
+
+        def found(namespaces: _Namespaces | DuramenError) -> None:
+            known = {} if isinstance(namespaces, DuramenError) else namespaces
+            done(frozenset(id_ for id_, namespace in known.items() if namespace == GONE))
+
+        self.find(ids, found)
+
     def find(self, ids: Collection[UUID], done: _Done) -> None:
         """`done` gets the namespaces of topics, or GONE. An unknown id is left out: the topic may be new."""
 

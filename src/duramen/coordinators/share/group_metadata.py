@@ -78,6 +78,10 @@ class ShareGroupMetadata:
         """The share partitions of a group, by topic id and partition."""
         return [ShareKey(group, *place) for place in sorted(self.get(group).kept)]
 
+    def topic_ids(self) -> set[StreamId]:
+        """The topics of all groups, by the ids under which their states are stored."""
+        return {topic_id for group in self.each() for topic_id, _ in self.get(group).every}
+
     # -- changing -----------------------------------------------------------------------------------
 
     def prepare(self, group: str, wanted: Iterable[Place], done: Done) -> None:

@@ -16,6 +16,7 @@ from duramen.broker.streams import BrokerStreams, Stream
 from duramen.codec.kafka.membership import encode_assignment, encode_subscription
 from duramen.coordinators.group.kinds import CommitMember, GroupDescription, GroupKind, GroupKinds, GroupListing
 from duramen.coordinators.group.memory import GroupRoom
+from duramen.coordinators.group.topics import GroupTopics
 from duramen.coordinators.share.group_metadata import ShareGroupMetadata
 from duramen.coordinators.share.shares import Sharing
 from duramen.coordinators.share.topics import ShareTopics
@@ -29,6 +30,7 @@ from duramen.groups.share_group import (
     ShareHeartbeatResult,
     ShareMember,
 )
+from duramen.groups.share_records import ShareKey
 from duramen.groups.values import GroupSnapshot, MemberSnapshot
 
 __all__ = ["ShareGroups"]
@@ -49,6 +51,7 @@ class ShareGroups:
         sharing: Sharing,
         inventory: ShareGroupMetadata,
         topics: ShareTopics,
+        names: GroupTopics,
         streams: BrokerStreams,
         clock: Clock,
         deadlines: Deadlines,
@@ -61,6 +64,7 @@ class ShareGroups:
         self._changing: set[str] = set()  # groups whose states an operator moves or deletes
         self._missed: set[str] = set()  # groups with streams that were missing at the last check
         self._topics = topics
+        self._names = names
         self._clock = clock
         self._deadlines = deadlines
         self._max_size = settings.integer("group.share.max.size")
@@ -74,6 +78,24 @@ class ShareGroups:
 
     def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
         """A member joins, sends a heartbeat or leaves; its assignment is durable in the group before the response."""
+        group, names = self._groups.get(group_id), heartbeat.topics or ()
+        if group is not None and heartbeat.topics is None and heartbeat.epoch != LEAVING:
+            names = group.topics_of(heartbeat.member_id)
+
+        def named(error: DuramenError | None) -> None:
+            if error is None:
+                self._heartbeat(group_id, heartbeat, done)
+            else:
+                done(CoordinatorLoading(f"names of topics cannot be told now: {error}"))
+
+        try:
+            self._inventory.check(group_id)
+        except DuramenError as error:
+            done(error)
+        else:
+            self._names.when_named(names, (), named)
+
+    def _heartbeat(self, group_id: str, heartbeat: ShareHeartbeat, done: HeartbeatDone) -> None:
         try:
             self._inventory.check(group_id)
             self._kinds.check(group_id, self.kind)
@@ -84,9 +106,9 @@ class ShareGroups:
             return
         group = self._groups.get(group_id)
         # As in Apache Kafka, every member prepares all partitions of the group, not only its own.
-        places = sorted(group.places) if group is not None and result.assignment is not None else ()
-        there = [place for place in places if self._topics.source(place) is not None]
-        self._inventory.prepare(group_id, there, lambda error: done(result if error is None else error))
+        places = group.places if group is not None and result.assignment is not None else ()
+        there = {stored for place in places if (stored := self._topics.stored_as(place)) is not None}
+        self._inventory.prepare(group_id, sorted(there), lambda error: done(result if error is None else error))
 
     def _beat(self, group_id: str, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
         group = self._groups.get(group_id)
@@ -100,6 +122,7 @@ class ShareGroups:
                 [1024 + sum(64 + len(topic) for topic in heartbeat.topics)],
                 group.held_for(heartbeat.member_id),
             )
+        self._follow_names(group)
         result = group.heartbeat(
             heartbeat, self._topics.find, self._clock.monotonic_ms(),
             session_ms=self._sharing.config(group_id).session_ms, max_size=self._max_size,
@@ -107,6 +130,14 @@ class ShareGroups:
         self._groups[group_id] = group
         self._settle(group)
         return result
+
+    def _follow_names(self, group: ShareGroup) -> None:
+        """Resolve the group's subscriptions again if they may match other light topics."""
+        version = self._names.version()
+        if version != group.names:
+            group.names = version
+            if self._names.may_be_light((name for member in group for name in member.topics), ()):
+                group.topics_changed(self._topics.find)
 
     def _leave(self, group_id: str, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult:
         group = self._groups.get(group_id)
@@ -254,15 +285,10 @@ class ShareGroups:
         if members:
             raise GroupNotEmpty(f"share group {group_id} has {members} members")
 
-    def offsets(self, group_id: str) -> dict[str, list[int]]:
-        """The partitions of a group, by topic. Raises GroupNotFound."""
+    def keys(self, group_id: str) -> Sequence[ShareKey]:
+        """The share partitions of a group, as their state is stored. Raises GroupNotFound."""
         self.find(group_id)
-        found: dict[str, list[int]] = {}
-        for key in self._inventory.keys(group_id):
-            name = self._topics.name_of(key.topic_id)
-            if name is not None:
-                found.setdefault(name, []).append(key.partition)
-        return found
+        return self._inventory.keys(group_id)
 
     def alter_offsets(self, group_id: str, starts: Sequence[tuple[Place, int]], done: Done) -> None:
         """Reset a group without members to these offsets; as in Apache Kafka, a missing group is created."""

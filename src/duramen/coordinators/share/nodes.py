@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
@@ -33,7 +34,7 @@ from duramen.coordinators.share.requests import (
 )
 from duramen.coordinators.share.shares import ShareOffset, Sharing
 from duramen.coordinators.share.state import SHARE_STATE_STREAM, Kept, StateStream
-from duramen.coordinators.share.topics import ShareTopics
+from duramen.coordinators.share.topics import LastingTopics, ShareTopics
 from duramen.groups.share_records import ShareKey
 from duramen.rpc.caller import Caller
 from duramen.rpc.errors import Refused
@@ -41,6 +42,9 @@ from duramen.rpc.server import Done as Answered
 from duramen.storage.store import Store
 
 __all__ = ["Located", "ShareDependencies", "ShareNodes"]
+
+_DELETED_MS: Final = 1_000
+"""States of topics that are deleted within this time are deleted together: that reads the keys of all states."""
 
 Done = Callable[[DuramenError | None], None]
 LocatedDone = Callable[[Mapping[ShareKey, ShareOffset | DuramenError | None]], None]
@@ -53,6 +57,7 @@ class ShareDependencies(NamedTuple):
     caller: Caller
     membership: NodeMembership
     streams: BrokerStreams
+    lasting: LastingTopics
     offsets: GroupOffsets
     store: Store
     clock: Clock
@@ -69,7 +74,7 @@ class ShareNodes:
         self._kit = kit
         self._alone = kit.membership.first_role is None
         self.stream = StateStream(kit.streams)
-        self.topics = topics = ShareTopics(kit.streams)
+        self.topics = topics = ShareTopics(kit.streams, kit.lasting)
         self.states = ShareCoordinator(self.stream, kit.runtime, kit.store, self.is_gone, alone=self._alone)
         self._persister = SharePersister(self.stream, topics, kit.membership, kit.caller)
         self.sharing = Sharing(
@@ -82,6 +87,7 @@ class ShareNodes:
             self._persister,
             lambda place: kit.membership.partition(topics.stored_in(place)).leader_epoch,
         )
+        self._deleted: set[UUID] = set()  # topics of the inventory whose states are to be deleted
         kit.streams.listeners.append(self._stream_changed)
         server = kit.caller.server
         server.handle(READ_STATE, self.states.read)
@@ -159,9 +165,35 @@ class ShareNodes:
             self.states.forget_topics(self.topics.gone_with(stream))
 
     def tidy(self) -> None:
-        """Drop unused share partitions, and truncate the log of states."""
+        """Drop unused share partitions, truncate the log of states, and forget topics of the inventory that are gone.
+
+        A deleted topic may be known here no earlier: its shard and its states may have other leaders.
+        """
         self.sharing.tidy()
         self.states.tidy()
+        self.states.each(self._find_gone)
+
+    def _find_gone(self, kept: Sequence[Kept]) -> None:
+        topics = self.sharing.topic_ids | self.inventory.topic_ids() | {key.topic_id for key, _ in kept}
+        lasting = [topic_id for topic_id in topics if self.topics.lasting.is_lasting(topic_id)]
+        if lasting:
+            self.topics.lasting.find_gone(lasting, self._forget)
+
+    def topic_deleted(self, lasting_id: UUID) -> None:
+        """A topic of the inventory is deleted, on a standalone node."""
+        if not self._deleted:
+            self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _DELETED_MS, self._forget_deleted)
+        self._deleted.add(lasting_id)
+
+    def _forget_deleted(self) -> None:
+        deleted, self._deleted = frozenset(self._deleted), set()
+        self._forget(deleted)
+
+    def _forget(self, gone: frozenset[UUID]) -> None:
+        if gone:
+            self.inventory.forget_topics(gone.__contains__)
+            self.states.forget_topics(gone.__contains__)
+            self.sharing.forget_topics(gone)
 
 
 def _located(

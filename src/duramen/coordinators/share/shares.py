@@ -1,9 +1,10 @@
 """The share partitions in use on this node, each at the leader of its partition."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from duramen.base.countdown import ErrorCountdown
 from duramen.base.deadlines import Deadlines
@@ -189,6 +190,15 @@ class Sharing:
             self._persister.read(key, ANYBODY, read)
 
     # -- the node -----------------------------------------------------------------------------------
+
+    @property
+    def topic_ids(self) -> set[UUID]:
+        """The topics of share partitions in use."""
+        return {key.topic_id for key in self._partitions}
+
+    def forget_topics(self, gone: Collection[UUID]) -> None:
+        """Topics are deleted."""
+        self.drop([key for key in self._partitions if key.topic_id in gone])
 
     def led(self, partition: Partition) -> None:
         """The leader or the leader epoch of a partition has changed: states read in another epoch are obsolete."""

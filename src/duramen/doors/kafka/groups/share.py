@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.countdown import Countdown
-from duramen.base.errors import DuramenError, RequestInvalid, StreamNotFound
+from duramen.base.errors import DuramenError, NameNotResolved, RequestInvalid, StreamNotFound
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.share.shares import ShareOffset
+from duramen.doors.kafka.groups.named_partitions import unresolved
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import error_code, group_error_code, share_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -17,9 +18,9 @@ from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.share_assignor import Place
 from duramen.groups.share_group import JOINING, LEAVING, ShareGroup, ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey
-from duramen.groups.topics import GroupTopic
 from duramen.service.authorize import Access, Operation, ResourceType
-from duramen.service.resolve import ResolvedTopics
+from duramen.service.light_topics import LastingId
+from duramen.service.resolve import ResolvedTopics, TopicKey
 
 __all__ = [
     "handle_alter_share_group_offsets",
@@ -77,7 +78,6 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
 
     try:
         _check_heartbeat(request)
-        _check_topics(context, topics or ())
         broker.groups.check(group_id)
     except DuramenError as error:
         done(error)
@@ -95,16 +95,6 @@ def _check_heartbeat(request: Message) -> None:
     topics = request["subscribed_topic_names"]
     if request["member_epoch"] == JOINING and not topics:
         raise RequestInvalid("a member that joins names the topics that it wants")
-
-
-def _check_topics(context: Context, topics: Sequence[str]) -> None:
-    broker = context.broker
-    for name in topics:
-        if broker.names_inventory(name) and broker.share_nodes.topics.find(name) is None:
-            raise RequestInvalid(
-                f"share groups do not read {name}, a topic of the inventory: read it with a consumer group, or lease"
-                " entries of a queue space"
-            )
 
 
 def _by_topic_id(places: frozenset[Place]) -> list[Message]:
@@ -162,15 +152,37 @@ def _described(context: Context, group: ShareGroup) -> Message:
 # -- offsets ------------------------------------------------------------------------------------------
 
 
-def offset_topics(asked: ApiNeeds) -> Iterator[str]:
+class SharedTopic(NamedTuple):
+    """A topic that share groups may read; its state is stored under the id `stored`."""
+
+    name: str
+    id: UUID
+    stored: UUID
+    partitions: int
+
+
+def offset_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
     """The topics in the request; if it requests all, those of the group."""
+    share_nodes = asked.context.broker.share_nodes
     for wanted in asked.request["groups"]:
         if wanted["topics"] is not None:
             yield from (topic["topic_name"] for topic in wanted["topics"])
             continue
         with suppress(DuramenError):  # the handler raises that error
             asked.context.broker.groups.check(wanted["group_id"])
-            yield from asked.context.broker.share_groups.offsets(wanted["group_id"])
+            for topic_id in _places(asked.context, wanted["group_id"]):
+                if share_nodes.topics.lasting.is_lasting(topic_id):
+                    yield LastingId(topic_id.hex)
+                else:
+                    yield from filter(None, [share_nodes.topics.name_of(topic_id)])
+
+
+def _places(context: Context, group_id: str) -> dict[UUID, list[int]]:
+    """The partitions of a group, by the id that state is stored under. Raises GroupNotFound."""
+    found: dict[UUID, list[int]] = {}
+    for key in context.broker.share_groups.keys(group_id):
+        found.setdefault(key.topic_id, []).append(key.partition)
+    return found
 
 
 def handle_describe_share_group_offsets(context: Context, exchange: Exchange) -> None:
@@ -183,13 +195,15 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
         try:
             admitted.check(_DESCRIBE, group_id)
             context.broker.groups.check(group_id)
-            found = context.broker.share_groups.offsets(group_id)
+            found = _places(context, group_id)
+            if topics is not None:
+                named = {topic["topic_name"]: topic["partitions"] for topic in topics}
+            else:
+                shown = ((_shown(context, admitted, topic_id), indexes) for topic_id, indexes in found.items())
+                named = {name: indexes for name, indexes in shown if name is not None}
         except DuramenError as error:
             wanted[group_id] = error
         else:
-            named: dict[str, Sequence[int]] = {**found}
-            if topics is not None:
-                named = {topic["topic_name"]: topic["partitions"] for topic in topics}
             wanted[group_id] = named
             known += _keys(admitted.topics, group_id, found, named)
     context.broker.share_nodes.locate(
@@ -200,15 +214,30 @@ def handle_describe_share_group_offsets(context: Context, exchange: Exchange) ->
 def _keys(
     named: ResolvedTopics,
     group_id: str,
-    known: Mapping[str, Sequence[int]],
+    known: Mapping[UUID, Sequence[int]],
     wanted: Mapping[str, Sequence[int]],
 ) -> Iterator[ShareKey]:
     """The share partitions that a group has among those that are wanted."""
     for topic, indexes in wanted.items():
         found = _topic(named, topic)
-        for index in sorted({*indexes} & {*known.get(topic, ())}):
-            if found is not None and 0 <= index < found.partitions:
-                yield ShareKey(group_id, found.id, index)
+        if found is None:
+            continue
+        for index in sorted({*indexes} & {*known.get(found.stored, ())}):
+            if 0 <= index < found.partitions:
+                yield ShareKey(group_id, found.stored, index)
+
+
+def _shown(context: Context, named: ResolvedTopics, topic_id: UUID) -> str | None:
+    """The name of a topic of a group; None if it is gone. Raises CoordinatorLoading if that is unknown at present."""
+    topics = context.broker.share_nodes.topics
+    if not topics.lasting.is_lasting(topic_id):
+        return topics.name_of(topic_id)
+    id_ = LastingId(topic_id.hex)
+    light = named.light(id_)
+    error = named.error(id_) if light is None else None
+    if isinstance(error, NameNotResolved):
+        raise unresolved(error)
+    return None if light is None else light.name
 
 
 def _groups(
@@ -244,7 +273,7 @@ def _offsets(
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             answer |= {"error_code": share_error_code(refusal), "error_message": str(refusal)}
         if known is not None and 0 <= index < known.partitions:
-            found = places.get(ShareKey(group_id, known.id, index))
+            found = places.get(ShareKey(group_id, known.stored, index))
             if isinstance(found, DuramenError):
                 answer |= {"error_code": share_error_code(found), "error_message": str(found)}
             else:
@@ -254,12 +283,12 @@ def _offsets(
     return {"topic_name": topic, "topic_id": _NULL_ID if known is None else known.id, "partitions": partitions}
 
 
-def _topic(named: ResolvedTopics, name: str) -> GroupTopic | None:
-    """The stream or the queue that share groups may read by a name."""
+def _topic(named: ResolvedTopics, name: str) -> SharedTopic | None:
+    """The stream or the light topic that share groups may read by a name."""
     stream, light = named.find(name), named.light(name)
     if stream is not None:
-        return GroupTopic(name, stream.id, len(stream.partitions))
-    return None if light is None or not light.is_shared else GroupTopic(name, light.id, 1)
+        return SharedTopic(name, stream.id, stream.id, len(stream.partitions))
+    return None if light is None else SharedTopic(name, light.id, light.shared_as, 1)
 
 
 def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> None:
@@ -280,7 +309,7 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
             except DuramenError as error:
                 answer |= _failure(error)
             else:
-                starts.append(((known.id, asked["partition_index"]), asked["start_offset"]))
+                starts.append(((known.stored, asked["partition_index"]), asked["start_offset"]))
             answers.append(answer)
         topic_id = _NULL_ID if known is None else known.id
         topics.append({"topic_name": topic["topic_name"], "topic_id": topic_id, "partitions": answers})
@@ -312,7 +341,7 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
     except DuramenError as error:
         exchange.reply(_failure(error))
         return
-    known = groups.offsets(group_id)
+    known = _places(context, group_id)
     answers: list[Message] = []
     parts = Countdown(lambda: exchange.reply({"responses": answers}))
 
@@ -330,9 +359,9 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         refusal = exchange.admitted.topics.error(name) if topic is None else None
         if refusal is not None and not isinstance(refusal, StreamNotFound):
             finish(answer, refusal)
-        elif topic is None or name not in known:
+        elif topic is None or topic.stored not in known:
             finish(answer, StreamNotFound(f"share group {group_id} does not read a stream {name}"))
         else:
             answer["topic_id"] = topic.id
-            groups.delete_offsets(group_id, topic.id, partial(finish, answer))
+            groups.delete_offsets(group_id, topic.stored, partial(finish, answer))
     parts.count_down()

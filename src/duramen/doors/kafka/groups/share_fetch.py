@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.countdown import Countdown
@@ -19,7 +19,8 @@ from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.doors.kafka.request.share_sessions import CLOSING, OPENING, ShareSession
 from duramen.groups.share_records import ShareKey
-from duramen.service.resolve import ResolvedTopics
+from duramen.service.light_topics import LastingId
+from duramen.service.resolve import ResolvedTopics, TopicKey
 
 __all__ = ["handle_share_acknowledge", "handle_share_fetch", "topic_ids"]
 
@@ -28,14 +29,23 @@ _STRICT: Final = 1
 _NOBODY: Final = LeaderHint(-1, -1)
 
 
-def topic_ids(asked: ApiNeeds) -> Sequence[UUID]:
+def topic_ids(asked: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that the request names, and those of its session."""
     request = asked.request
     named = [topic["topic_id"] for topic in request["topics"]]
-    return [*named, *asked.context.shares.topic_ids(request["group_id"], request["member_id"])]
+    return [*named, *asked.context.shares.topics(request["group_id"], request["member_id"])]
 
 
-Spoken = Mapping[ShareKey, Sequence[Acknowledged]]
+class _Said(NamedTuple):
+    """The acknowledgements of a share partition, which is named as its state is stored."""
+
+    stored: ShareKey
+    batches: Sequence[Acknowledged]
+
+
+Spoken = Mapping[ShareKey, _Said]
+"""By share partition, as the client names it."""
+
 Results = Mapping[ShareKey, DuramenError | None]
 
 
@@ -108,12 +118,13 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
     if epoch != CLOSING:
         context.shares.change(
             session,
-            [
-                ShareKey(group, topic["topic_id"], partition["partition_index"])
+            {
+                key: _stored(exchange.admitted.topics, key) or key
                 for topic in request["topics"]
                 if _refusal(exchange.admitted.topics, topic["topic_id"]) is None
                 for partition in topic["partitions"]
-            ],
+                for key in [ShareKey(group, topic["topic_id"], partition["partition_index"])]
+            },
             [
                 ShareKey(group, topic["topic_id"], index)
                 for topic in request["forgotten_topics_data"]
@@ -130,7 +141,8 @@ def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[
     """The acknowledgements for each share partition, and the invalid ones."""
     group = request["group_id"]
     renews = request["is_renew_ack"] and context.broker.sharing.config(group).renews
-    spoken: dict[ShareKey, list[Acknowledged]] = {}
+    session = context.shares.find(group, request["member_id"])
+    spoken: dict[ShareKey, _Said] = {}
     invalid: dict[ShareKey, DuramenError] = {}
     for topic in request["topics"]:
         for partition in topic["partitions"]:
@@ -148,17 +160,34 @@ def _spoken(context: Context, request: Message, named: ResolvedTopics) -> tuple[
             except RequestInvalid as error:
                 invalid[key] = error
             else:
-                if batches:
-                    spoken[key] = batches
+                stored = _stored(named, key, session) if batches else None
+                if stored is not None:
+                    spoken[key] = _Said(stored, batches)
+                elif batches:
+                    invalid[key] = StreamNotFound("no such topic")
     return spoken, invalid
 
 
 def _refusal(named: ResolvedTopics, topic_id: UUID) -> DuramenError | None:
     """Why nothing may be done with a topic; None also if it is missing: then the partition has the error."""
-    light = named.light(topic_id)
-    exists = named.find(topic_id) is not None or (light is not None and light.is_shared)
+    exists = named.find(topic_id) is not None or named.light(topic_id) is not None
     error = None if exists else named.error(topic_id)
     return None if isinstance(error, StreamNotFound) else error
+
+
+def _stored(named: ResolvedTopics, key: ShareKey, session: ShareSession | None = None) -> ShareKey | None:
+    """The share partition as its state is stored; None if there is no such topic.
+
+    With the session also a topic of the inventory that had this name when the session began.
+    """
+    light = named.light(key.topic_id)
+    if light is not None:
+        return key._replace(topic_id=light.shared_as)
+    if named.find(key.topic_id) is not None:
+        return key
+    stored = key if session is None else session.partitions.get(key, key)
+    renamed = None if stored == key else named.light(LastingId(stored.topic_id.hex))
+    return None if renamed is None else stored
 
 
 def _check_batches(batches: Sequence[Acknowledged], last_type: int) -> None:
@@ -181,8 +210,8 @@ def _acknowledge(context: Context, session: ShareSession, spoken: Spoken, done: 
         results[key] = error
         parts.count_down()
 
-    for key, batches in spoken.items():
-        context.broker.sharing.acknowledge(key, session.member_id, batches, partial(finish, key))
+    for key, (stored, batches) in spoken.items():
+        context.broker.sharing.acknowledge(stored, session.member_id, batches, partial(finish, key))
     parts.count_down()
 
 
@@ -190,7 +219,7 @@ def _after_closing(context: Context, request: Message, session: ShareSession, re
     """End the session if the request says so, release acquired records, and respond."""
     if request["share_session_epoch"] == CLOSING:
         context.shares.close(session)
-        context.broker.sharing.release(session.member_id, session.partitions, reply)
+        context.broker.sharing.release(session.member_id, session.partitions.values(), reply)
     else:
         reply()
 
@@ -215,6 +244,7 @@ class _ShareFetch:
         self._session = session
         self._results: dict[ShareKey, DuramenError | None] = dict(invalid)
         self._fetched: dict[ShareKey, ShareFetched] = {}
+        self._fetching = False
         self._left = 2
 
     def begin(self, spoken: Spoken) -> None:
@@ -227,22 +257,39 @@ class _ShareFetch:
             request["min_bytes"], most_bytes, request["max_wait_ms"], request["max_records"],
             max(1, request["batch_size"]), request["share_acquire_mode"] == _STRICT,
         )  # fmt: skip
-        keys = session.rotated()
         only_says = request["is_renew_ack"] or request["share_session_epoch"] == CLOSING
-        if only_says or not keys or limits.max_bytes <= 0 or limits.max_records <= 0:
+        if only_says or limits.max_bytes <= 0 or limits.max_records <= 0:
             self._finish()
             return
-        fetcher = self._context.broker.sharing.fetch(keys, session.member_id, limits, partial(self._found, keys))
-        if not self._fetched:
+        wanted = self._wanted()
+        if not wanted:
+            self._finish()
+            return
+        if self._fetched:  # errors, which do not wait for records
+            limits = limits._replace(max_wait_ms=0)
+        found, self._fetching = partial(self._found, [*wanted]), True
+        fetcher = self._context.broker.sharing.fetch([*wanted.values()], session.member_id, limits, found)
+        if self._fetching:
             session.fetcher = fetcher
+
+    def _wanted(self) -> dict[ShareKey, ShareKey]:
+        """The partitions of the session to read; those of topics that are gone or refused get their error."""
+        topics, wanted = self._exchange.admitted.topics, dict[ShareKey, ShareKey]()
+        for key in self._session.rotated():
+            refusal, stored = _refusal(topics, key.topic_id), _stored(topics, key)
+            if refusal is None and stored is not None:
+                wanted[key] = stored
+            else:
+                self._fetched[key] = ShareFetched(error=refusal or StreamNotFound("no such topic"))
+        return wanted
 
     def _acknowledged(self, results: Results) -> None:
         self._results.update(results)
         self._finish()
 
     def _found(self, keys: Sequence[ShareKey], fetched: Sequence[ShareFetched]) -> None:
-        self._session.fetcher = None
-        self._fetched = dict(zip(keys, fetched, strict=True))
+        self._session.fetcher, self._fetching = None, False
+        self._fetched.update(zip(keys, fetched, strict=True))
         self._finish()
 
     def _finish(self) -> None:
@@ -252,9 +299,14 @@ class _ShareFetch:
 
     def _reply(self) -> None:
         exchange = self._exchange
-        size = sum(len(found.taken.records) for found in self._fetched.values() if found.taken is not None)
+        sizes = {key: len(found.taken.records) for key, found in self._fetched.items() if found.taken is not None}
+        size = sum(sizes.values())
         # Acquired records are sent all the same: they are the consumer's now.
         exchange.throttle_ms = self._context.broker.given(exchange.client_id, size) if size else 0
+        for key, of_topic in sizes.items():
+            light = exchange.admitted.topics.light(key.topic_id)
+            if light is not None:
+                exchange.throttle_ms = max(exchange.throttle_ms, light.given(of_topic))
         whole = self._request["share_session_epoch"] == OPENING
         told = [key for key, found in self._fetched.items() if whole or found.taken is not None or found.error]
         keys = list(dict.fromkeys([*self._results, *told]))

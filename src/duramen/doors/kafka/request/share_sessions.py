@@ -4,9 +4,8 @@ A session belongs to a consumer: group and member id. It ends with its connectio
 partitions is bounded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
 from duramen.base.errors import ShareSessionEpochInvalid, ShareSessionLimitReached, ShareSessionNotFound
 from duramen.base.metrics import Counter
@@ -14,6 +13,8 @@ from duramen.coordinators.share.fetch import ShareFetcher
 from duramen.coordinators.share.shares import Sharing
 from duramen.doors.kafka.request.exchange import Channel
 from duramen.groups.share_records import ShareKey
+from duramen.service.light_topics import LastingId
+from duramen.service.resolve import TopicKey
 
 __all__ = ["CLOSING", "OPENING", "ShareSession", "ShareSessions"]
 
@@ -23,7 +24,11 @@ _LAST_EPOCH: Final = (1 << 31) - 1
 
 
 class ShareSession:
-    """A session. `epoch` is that of the next request; `fetcher` is a fetch that waits for records."""
+    """A session. `epoch` is that of the next request; `fetcher` is a fetch that waits for records.
+
+    `partitions` has each share partition as the client names it, and as state is stored of it: the ids differ for
+    topics of the inventory.
+    """
 
     __slots__ = ("channel", "epoch", "fetcher", "group", "member_id", "partitions")
 
@@ -32,7 +37,7 @@ class ShareSession:
         self.member_id = member_id
         self.channel = channel
         self.epoch = 1
-        self.partitions: dict[ShareKey, None] = {}
+        self.partitions: dict[ShareKey, ShareKey] = {}
         self.fetcher: ShareFetcher | None = None
 
     def rotated(self) -> list[ShareKey]:
@@ -82,21 +87,30 @@ class ShareSessions:
             found.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         return found
 
-    def topic_ids(self, group: str, member_id: str) -> Sequence[UUID]:
-        """The topics of a session, if there is one."""
-        found = self._sessions.get((group, member_id))
-        return () if found is None else list({key.topic_id: None for key in found.partitions})
+    def find(self, group: str, member_id: str) -> ShareSession | None:
+        """The session of a member, if it has one."""
+        return self._sessions.get((group, member_id))
 
-    def change(self, session: ShareSession, added: Iterable[ShareKey], forgotten: Iterable[ShareKey]) -> None:
+    def topics(self, group: str, member_id: str) -> Sequence[TopicKey]:
+        """The topics of a session, if there is one; those of the inventory by their lasting ids too."""
+        found = self.find(group, member_id)
+        if found is None:
+            return ()
+        ids = {key.topic_id: stored.topic_id for key, stored in found.partitions.items()}
+        return [*ids, *(LastingId(stored.hex) for id_, stored in ids.items() if stored != id_)]
+
+    def change(
+        self, session: ShareSession, added: Mapping[ShareKey, ShareKey], forgotten: Iterable[ShareKey]
+    ) -> None:  # fmt: skip
         """Add and remove partitions of the session. Raises ShareSessionLimitReached."""
         self._partitions -= len(session.partitions)
         for key in forgotten:
             session.partitions.pop(key, None)
-        new = [key for key in added if key not in session.partitions]
+        new = {key: stored for key, stored in added.items() if key not in session.partitions}
         if self._partitions + len(session.partitions) + len(new) > self._most_partitions:
             self._partitions += len(session.partitions)
             raise ShareSessionLimitReached(f"share sessions have {self._most_partitions} partitions already")
-        session.partitions.update(dict.fromkeys(new))
+        session.partitions.update(new)
         self._partitions += len(session.partitions)
 
     def close(self, session: ShareSession) -> None:
@@ -120,4 +134,4 @@ class ShareSessions:
         """A connection is closed, and with it its sessions: records acquired by their consumers are delivered again."""
         for session in list(self._by_channel.get(channel, ())):
             self._forget(session)
-            self._sharing.release(session.member_id, session.partitions, lambda: None)
+            self._sharing.release(session.member_id, session.partitions.values(), lambda: None)
