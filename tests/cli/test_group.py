@@ -60,6 +60,22 @@ def nodes_at(*addresses: str) -> tuple[int, object]:
     return 200, {"nodes": [{"state": "live", "endpoints": {"http": address}} for address in addresses]}
 
 
+def test_describe_shows_the_start_and_the_lag_of_a_share_group() -> None:
+    offset = {"stream": "s", "partition": 0, "committed_offset": None, "end_offset": 9, "lag_seconds": 90.0}
+    offsets = [
+        {**offset, "start_offset": 4, "lag_records": 5},
+        {**offset, "partition": 1, "start_offset": None, "lag_records": None, "lag_seconds": None},
+    ]
+    with FakeNode({**ALONE, "GET /v1/groups/a": (200, {**GROUP, "kind": "share", "offsets": offsets})}) as node:
+        lines = run("group", "describe", "a", server=node.address).out.splitlines()
+    assert "Lag         5 records, 1.5 min" in lines
+    assert [line.split() for line in lines[-3:]] == [
+        ["STREAM", "PARTITION", "START", "END", "LAG", "RECORDS", "LAG", "TIME"],
+        ["s", "0", "4", "9", "5", "1.5", "min"],
+        ["s", "1", "-", "9", "-", "-"],
+    ]
+
+
 @pytest.mark.long
 def test_list_follows_the_pages() -> None:
     answers = {

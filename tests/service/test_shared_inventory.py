@@ -234,6 +234,15 @@ def test_on_a_cluster_a_group_goes_on_after_a_rename_and_its_state_ends_with_the
     located = several.located(3)
     assert isinstance(located, ShareOffset)
     assert (located.start_offset, located.lag) == (two, 1)
+    lags: CallbackResult[Any] = CallbackResult()
+    several.broker(3).share_nodes.lags([GROUP, "other"], lags)
+    several.wait(lags)
+    assert lags.value == [1, None]
+    several.cut.add(2)
+    several.broker(3).share_nodes.lags([GROUP], silent := CallbackResult[Any]())
+    several.advance(3000)
+    assert silent.value == [None]
+    several.cut.clear()
     several.delete(1, after)
     several.advance(2000)
     for node in several.hands:

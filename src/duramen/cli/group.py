@@ -77,7 +77,10 @@ def _number(value: int | None) -> str:
 @format_option
 @server_option
 def _describe(group: str, format_: str, server: NodeAddress) -> None:
-    """Show the consumer group GROUP: its members, its offsets, and its lag in records and time."""
+    """Show the consumer group GROUP: its members, its offsets, and its lag in records and time.
+
+    Of a share group, START is the first record that it is not done with.
+    """
     found = server.get(path_of("groups", group))
     if format_ == JSON:
         print_json(found)
@@ -91,7 +94,7 @@ def _describe(group: str, format_: str, server: NodeAddress) -> None:
     click.echo()
     _print_members(found["members"])
     click.echo()
-    _print_offsets(found["offsets"])
+    _print_offsets(found["offsets"], found["kind"])
 
 
 def _print_members(members: Sequence[Mapping[str, Any]]) -> None:
@@ -110,21 +113,23 @@ def _print_members(members: Sequence[Mapping[str, Any]]) -> None:
     print_table(("MEMBER", "CLIENT", "HOST", "PARTITIONS"), rows)
 
 
-def _print_offsets(offsets: Sequence[Mapping[str, Any]]) -> None:
+def _print_offsets(offsets: Sequence[Mapping[str, Any]], kind: str) -> None:
+    shared = kind == "share"
     if not offsets:
-        click.echo("No committed offsets.")
+        click.echo("No partitions." if shared else "No committed offsets.")
         return
+    fields = [*([] if shared else ["committed_offset"]), "start_offset", "end_offset", "lag_records"]
+    columns = [*([] if shared else ["COMMITTED"]), "START", "END", "LAG RECORDS", "LAG TIME"]
     rows = [
         (
             offset["stream"],
             str(offset["partition"]),
-            *(_number(offset[field]) for field in ("committed_offset", "start_offset", "end_offset", "lag_records")),
+            *(_number(offset[field]) for field in fields),
             "-" if offset["lag_seconds"] is None else format_ms(1000 * offset["lag_seconds"]),
         )
         for offset in offsets
     ]
-    header = ("STREAM", "PARTITION", "COMMITTED", "START", "END", "LAG RECORDS", "LAG TIME")
-    print_table(header, rows, right=range(1, 7))
+    print_table(("STREAM", "PARTITION", *columns), rows, right=range(1, 2 + len(columns)))
 
 
 @command.command("reset")

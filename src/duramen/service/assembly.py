@@ -206,6 +206,7 @@ class BrokerParts(ABC):
     def _make_shares(self) -> None:
         self.share_nodes = self._share_nodes()
         self.sharing = self.share_nodes.sharing
+        self.listing.find_shared = self.share_nodes.lags
         self.share_groups = self._share_groups()
         self.groups.kinds.add(self.share_groups)
 

@@ -5,8 +5,9 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.clients import until
+from tests.clients import CONFLUENT, Record, until
 from tests.doors.http.conftest import Ask
+from tests.doors.kafka.sharing import ACCEPT, Given, RawShareConsumer
 
 from duramen.node.process import NodeProcess
 
@@ -147,3 +148,34 @@ def test_a_group_of_the_consumer_protocol_is_shown_like_every_other(node: NodePr
     assert {"kind": "consumer", "state": "Empty"}.items() <= next(
         one for one in listed["groups"] if one["id"] == stream
     ).items()
+
+
+def test_the_lag_of_a_share_group(node: NodeProcess, ask: Ask, stream: str) -> None:
+    name = stream[-60:]
+    assert ask("POST", "/v1/tenants", {"names": [f"t{name}"]})[0] == 200
+    assert ask("POST", f"/v1/tenants/t{name}/namespaces", {"names": ["n"]})[0] == 200
+    assert ask("POST", f"/v1/tenants/t{name}/namespaces/n/topics", {"names": ["light"]})[0] == 200
+    space = {"name": f"{stream}-space", "shards": 1, "config": {"queue.topic.prefix": f"q{name}."}}
+    assert ask("POST", "/v1/spaces", space)[0] == 201
+    light, queue = f"t{name}.n.light", f"q{name}.ann"
+    for topic in (light, queue):
+        CONFLUENT.produce(node.kafka, topic, [Record(b"1"), Record(b"2"), Record(b"3")])
+    for topic in (stream, light, queue):
+        member = RawShareConsumer(node, stream, topic, topic)
+        member.configure(share_auto_offset_reset="earliest")
+        member.join()
+        got = member.fetch()
+        member.say(Given(got[0].offset, got[0].offset, [ACCEPT]), Given(got[2].offset, got[2].offset, [ACCEPT]))
+        member.leave()
+    group = ask("GET", f"/v1/groups/{quote(stream)}")[1]
+    assert (group["kind"], group["state"]) == ("share", "Empty")
+    offsets = {(one["stream"], one["partition"]): one for one in group["offsets"]}
+    assert {key: (one["committed_offset"], one["lag_records"]) for key, one in offsets.items()} == {
+        (light, 0): (None, 1), (queue, 0): (None, 1), (stream, 0): (None, 8), (stream, 1): (None, None),
+    }  # fmt: skip
+    one = offsets[stream, 0]
+    assert (one["start_offset"], one["end_offset"], one["lag_seconds"] > 1_000_000) == (1, 10, True)
+    assert [offsets[stream, 1][field] for field in ("start_offset", "end_offset", "lag_seconds")] == [None, 0, None]
+    assert all(offsets[topic, 0]["end_offset"] > offsets[topic, 0]["start_offset"] for topic in (light, queue))
+    listed = ask("GET", f"/v1/groups?after={quote(stream[:-1])}&limit=10")[1]["groups"]
+    assert {one["id"]: one["lag_records"] for one in listed}[stream] == 10

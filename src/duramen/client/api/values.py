@@ -209,6 +209,8 @@ class GroupMember(msgspec.Struct, frozen=True):
 class GroupOffset(msgspec.Struct, frozen=True):
     """A group's position in a partition. `lag_seconds` is the age of the first record after the committed offset.
 
+    A share group commits no offset: its `start_offset` is that of the first record that it is not done with.
+
     >>> GroupOffset("clicks", 0, 5, 0, 7, lag_records=2, lag_seconds=0.5).lag_records
     2
     """

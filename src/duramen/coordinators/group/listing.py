@@ -11,6 +11,7 @@ from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, Partitio
 from duramen.broker.membership import NodeMembership
 from duramen.broker.streams import BrokerStreams
 from duramen.coordinators.group.coordinator import Coordinator
+from duramen.coordinators.group.kinds import GroupKind
 from duramen.coordinators.group.lag import lag_of
 from duramen.coordinators.group.lag_values import lag_between
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
@@ -66,6 +67,9 @@ class ListedGroups(NamedTuple):
     leaderless: Sequence[int] = ()
 
 
+SharedLags = Callable[[Sequence[str], Callable[[Sequence[int | None]], None]], None]
+"""Called with the share groups of this node; the callback gets the lag of each in records, None where it is unknown."""
+
 RowsDone = Callable[[list[GroupRow]], None]
 
 
@@ -76,6 +80,7 @@ class Listing:
         self, membership: NodeMembership, groups: Coordinator, streams: BrokerStreams, store: Store, caller: Caller,
         bounds: BoundsOf,
     ) -> None:  # fmt: skip
+        self.find_shared: SharedLags = lambda groups, done: done([None] * len(groups))
         self._bounds = bounds
         self._membership = membership
         self._groups = groups
@@ -118,10 +123,12 @@ class Listing:
         def found(bounds: list[PartitionBounds | DuramenError]) -> None:
             _add_lags(rows, lags, bounds)
             if not light:
-                done(rows)
+                self._add_shared(rows, done)
                 return
             wanted = [(one.stored, one.offset) for one in light]
-            self._groups.topics.find_behind(wanted, lambda there: done(_with_light(rows, light, there)))
+            self._groups.topics.find_behind(
+                wanted, lambda there: self._add_shared(_with_light(rows, light, there), done)
+            )  # fmt: skip
 
         def go_on() -> None:
             if next(steps, rows) is rows:
@@ -130,6 +137,17 @@ class Listing:
                 self._store.soon(go_on)
 
         go_on()
+
+    def _add_shared(self, rows: list[GroupRow], done: RowsDone) -> None:
+        """Continue with the lag of share groups, which commit no offsets."""
+        shared = [at for at, row in enumerate(rows) if row.kind == GroupKind.SHARE]
+
+        def found(lags: Sequence[int | None]) -> None:
+            for at, lag in zip(shared, lags, strict=True):
+                rows[at] = msgspec.structs.replace(rows[at], lag_records=lag)
+            done(rows)
+
+        self.find_shared([rows[at].id for at in shared], found)
 
     def _describe(
         self, ids: Sequence[str], rows: list[GroupRow], elsewhere: "list[_Committed]", light: "list[_CommittedLight]"

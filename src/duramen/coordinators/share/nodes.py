@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, OutcomeUnknown
+from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
@@ -43,6 +44,9 @@ from duramen.storage.store import Store
 
 __all__ = ["Located", "ShareDependencies", "ShareNodes"]
 
+_LAGS_MS: Final = 2_000
+_COUNTED_AT_ONCE: Final = 20
+_SILENT: Final = NotLeader("the leader of the partition did not answer")
 _DELETED_MS: Final = 1_000
 """States of topics that are deleted within this time are deleted together: that reads the keys of all states."""
 
@@ -101,11 +105,17 @@ class ShareNodes:
     def locate(self, keys: Iterable[ShareKey], done: LocatedDone) -> None:
         """The group's offsets in partitions, at any leader: None if it has no state for one."""
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
+        self._ask_leaders(keys, found, partial(done, found))
+
+    def _ask_leaders(
+        self, keys: Iterable[ShareKey], found: dict[ShareKey, ShareOffset | DuramenError | None],
+        done: Callable[[], None],
+    ) -> None:  # fmt: skip
         by_leader: dict[int | None, list[ShareKey]] = {}
         for key in keys:
             leader = self._kit.membership.partition(self._persister.stored_in(key)).leader
             by_leader.setdefault(leader, []).append(key)
-        parts = Countdown(partial(done, found), len(by_leader) + 1)
+        parts = Countdown(done, len(by_leader) + 1)
 
         def answered(mine: Sequence[ShareKey], answer: Located | DuramenError) -> None:
             found.update(_located(mine, answer))
@@ -115,7 +125,27 @@ class ShareNodes:
             self._persister.locate(mine, partial(answered, mine))
         parts.count_down()
 
+    def lags(self, groups: Sequence[str], done: Callable[[Sequence[int | None]], None]) -> None:
+        """The number of records that groups are not done with, each over the partitions that it has begun to read.
+
+        None: it has begun to read none, or a leader did not answer within two seconds.
+        """
+        keys = [self.inventory.keys(group) for group in groups]
+        found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
+        waiting = True
+
+        def answer() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                deadline.cancel()
+                done([_lag([found.get(key, _SILENT) for key in mine]) for mine in keys])
+
+        deadline = self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _LAGS_MS, answer)
+        self._ask_leaders(chain.from_iterable(keys), found, answer)
+
     def _locate(self, request: Locate, done: Answered[Located]) -> None:
+        """Answer for partitions led here, some at a time: the lag in a queue takes a count of its entries."""
         places: list[Place] = [None] * len(request.keys)
         refused: list[Refused | None] = [None] * len(request.keys)
         parts = Countdown(lambda: done(Located(tuple(places), tuple(refused))), len(request.keys) + 1)
@@ -127,9 +157,15 @@ class ShareNodes:
                 places[at] = (found.start_offset, found.leader_epoch, found.lag)
             parts.count_down()
 
-        for at, key in enumerate(request.keys):
-            self.sharing.offset(share_key(key), partial(answered, at))
-        parts.count_down()
+        def step(begin: int) -> None:
+            for at, key in enumerate(request.keys[begin : begin + _COUNTED_AT_ONCE], begin):
+                self.sharing.offset(share_key(key), partial(answered, at))
+            if begin + _COUNTED_AT_ONCE < len(request.keys):
+                self._kit.store.soon(partial(step, begin + _COUNTED_AT_ONCE))
+            else:
+                parts.count_down()
+
+        step(0)
 
     def _drop(self, request: Drop, done: Answered[StatesChanged]) -> None:
         self.sharing.drop(map(share_key, request.keys))
@@ -194,6 +230,14 @@ class ShareNodes:
             self.inventory.forget_topics(gone.__contains__)
             self.states.forget_topics(gone.__contains__)
             self.sharing.forget_topics(gone)
+
+
+def _lag(found: Sequence[ShareOffset | DuramenError | None]) -> int | None:
+    """Of partitions in which a group has this offset, an error, or none."""
+    if any(isinstance(one, DuramenError) for one in found):
+        return None
+    lags = [one.lag for one in found if isinstance(one, ShareOffset) and one.lag >= 0]
+    return sum(lags) if lags else None
 
 
 def _located(

@@ -14,6 +14,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import shard_of
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
+from duramen.coordinators.group.topics import LASTING
 from duramen.groups.share_assignor import Place
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.topics import SharedRead, space_number
@@ -125,6 +126,12 @@ class ShareTopics:
             return self.queues.name_of_lasting(topic_id)
         queue = self.queues.shared(topic_id)
         return None if queue is None else queue.name
+
+    def key_name(self, topic_id: UUID) -> str | None:
+        """What offsets of the topic are stored under: see `GroupTopics`. None if its name is unknown."""
+        if self._streams.find_id(topic_id) is None and self.lasting.is_lasting(topic_id):
+            return LASTING + topic_id.hex
+        return self.name_of(topic_id)
 
     def stored_as(self, place: Place) -> Place | None:
         """The partition as state is stored of it; None if there is no such partition."""

@@ -1,7 +1,7 @@
 """Consumer groups: list, describe with lag, set offsets, delete."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,11 +13,14 @@ from duramen.base.positions import parse_position
 from duramen.broker.list_offsets import ListOffsetsPartition, PartitionBounds
 from duramen.codec.kafka.membership import decode_assignment
 from duramen.coordinators.group.coordinator import GroupDescription
+from duramen.coordinators.group.kinds import GroupKind
 from duramen.coordinators.group.lag_values import lag_between, seconds_since
 from duramen.coordinators.group.listing import ListedGroups
 from duramen.coordinators.group.offset_resets import OffsetReset, PlannedOffsets
 from duramen.coordinators.group.topics import MOST_COUNTED, LightFound
+from duramen.coordinators.share.shares import ShareOffset
 from duramen.doors.completion import completion
+from duramen.doors.http.completions import call_back
 from duramen.doors.http.coordinator_requests import Work, coordinated
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster, on_group, topics_named
 from duramen.doors.http.types.groups import (
@@ -33,6 +36,7 @@ from duramen.doors.http.types.groups import (
     OffsetsRequest,
 )
 from duramen.groups.records import OffsetKey
+from duramen.groups.share_records import ShareKey
 from duramen.groups.values import MemberSnapshot
 from duramen.service.admission import Refuses
 from duramen.service.authorize import Operation
@@ -48,51 +52,79 @@ _CONSUMERS: Final = "consumer"  # the protocol type whose assignments are lists 
 
 
 async def _list(call: Call, query: GroupsQuery) -> GroupList:
-    future: asyncio.Future[ListedGroups] = asyncio.get_running_loop().create_future()
-
-    def done(listed: ListedGroups) -> None:
-        if not future.done():
-            future.set_result(listed)
-
-    call.broker.listing.everywhere(query.after, query.limit + 1, done)
-    rows, silent, leaderless = await future
+    listed: ListedGroups = await call_back(partial(call.broker.listing.everywhere, query.after, query.limit + 1))
+    rows, silent, leaderless = listed
     page = rows[: query.limit]
     groups = [GroupSummary(*msgspec.structs.astuple(row)) for row in page]
     return GroupList(groups, page[-1].id if len(rows) > len(page) else None, [*silent], [*leaderless])
 
 
-async def _offsets(broker: Broker, group_id: str) -> list[GroupOffset]:
+async def _committed(broker: Broker, group_id: str) -> list[GroupOffset]:
     """The committed offsets of a group in existing partitions, and its lag."""
-    places, wanted, light, elsewhere = [], [], list[GroupOffset](), list[tuple[OffsetKey, int]]()
-    for at, (key, committed) in enumerate(broker.groups.all_committed(group_id), 1):
+    found = ((key, committed.offset) for key, committed in broker.groups.all_committed(group_id))
+    return [offset for offset, _ in await _offsets(broker, found)]
+
+
+async def _shared(broker: Broker, group_id: str) -> list[GroupOffset]:
+    """The start offsets of a share group in partitions, and its lag: the records that it is not done with."""
+    keys, nodes = broker.share_groups.keys(group_id), broker.share_nodes
+    stored = {key.topic_id: nodes.topics.key_name(key.topic_id) for key in keys}
+    await completion(partial(broker.groups.topics.when_known, [name for name in stored.values() if name]))
+    located: Mapping[ShareKey, ShareOffset | DuramenError | None] = await call_back(partial(nodes.locate, keys))
+    starts = {
+        OffsetKey(group_id, name, key.partition): found if isinstance(found, ShareOffset) else None
+        for key, found in located.items() if (name := stored[key.topic_id])
+    }  # fmt: skip
+    known = {key: start for key, start in starts.items() if start is not None and start.start_offset >= 0}
+    bounds = await _offsets(broker, ((key, known[key].start_offset if key in known else 0) for key in starts))
+    return sorted(
+        (_share_offset(offset, known.get(key)) for offset, key in bounds), key=lambda one: (one.stream, one.partition)
+    )
+
+
+def _share_offset(bounds: GroupOffset, start: ShareOffset | None) -> GroupOffset:
+    """Between the bounds of a partition; without a start nothing was read yet, or the leader did not answer."""
+    lag = None if start is None else start.lag
+    seconds = bounds.lag_seconds if lag else None if lag is None else 0.0
+    return msgspec.structs.replace(
+        bounds, committed_offset=None, start_offset=None if start is None else start.start_offset, lag_records=lag,
+        lag_seconds=seconds,
+    )  # fmt: skip
+
+
+async def _offsets(broker: Broker, offsets: Iterable[tuple[OffsetKey, int]]) -> list[tuple[GroupOffset, OffsetKey]]:
+    """Offsets of a group between the bounds of their partitions; those of partitions that do not exist are left out."""
+    places, wanted = list[tuple[OffsetKey, int]](), list[ListOffsetsPartition]()
+    light, elsewhere = list[tuple[GroupOffset, OffsetKey]](), list[tuple[OffsetKey, int]]()
+    for at, (key, offset) in enumerate(offsets, 1):
         if at % _AT_ONCE == 0:
             await asyncio.sleep(0)
         stream = broker.streams.readable(key.topic)
         if stream is None:
-            lag = broker.groups.topics.behind(key.topic, committed.offset, MOST_COUNTED)
+            lag = broker.groups.topics.behind(key.topic, offset, MOST_COUNTED)
             if lag is None:
-                elsewhere.append((key, committed.offset))
+                elsewhere.append((key, offset))
             else:
                 name = broker.groups.topics.shown(key.topic) or key.topic
-                light.append(_light_offset(broker, key, committed.offset, LightFound(name, lag)))
+                light.append((_light_offset(broker, key, offset, LightFound(name, lag)), key))
         elif 0 <= key.partition < len(stream.partitions):
             place = stream.partitions[key.partition].place
-            places.append((key, committed.offset))
-            wanted.append(ListOffsetsPartition(place.stream_id.bytes, place.partition, offset=committed.offset))
-    future: asyncio.Future[list[PartitionBounds | DuramenError]] = asyncio.get_running_loop().create_future()
-    broker.bounds.find(wanted, lambda found: None if future.done() else future.set_result(found))
-    found = zip(places, await future, strict=True)
-    offsets = [_offset(key, committed_offset, bounds, broker.now_ms()) for (key, committed_offset), bounds in found]
-    return offsets + light + await _light_elsewhere(broker, elsewhere)
+            places.append((key, offset))
+            wanted.append(ListOffsetsPartition(place.stream_id.bytes, place.partition, offset=offset))
+    bounds: list[PartitionBounds | DuramenError] = await call_back(partial(broker.bounds.find, wanted))
+    found = zip(places, bounds, strict=True)
+    here = [(_offset(key, offset, one, broker.now_ms()), key) for (key, offset), one in found]
+    return here + light + await _light_elsewhere(broker, elsewhere)
 
 
-async def _light_elsewhere(broker: Broker, committed: Sequence[tuple[OffsetKey, int]]) -> list[GroupOffset]:
+async def _light_elsewhere(
+    broker: Broker, committed: Sequence[tuple[OffsetKey, int]]
+) -> list[tuple[GroupOffset, OffsetKey]]:  # fmt: skip
     """The offsets of a group in light topics whose records other nodes may have."""
-    future: asyncio.Future[Sequence[LightFound | None]] = asyncio.get_running_loop().create_future()
     wanted = [(key.topic, offset) for key, offset in committed]
-    broker.groups.topics.find_behind(wanted, lambda found: None if future.done() else future.set_result(found))
-    pairs = zip(committed, await future, strict=True)
-    return [_light_offset(broker, key, offset, found) for (key, offset), found in pairs if found is not None]
+    there: Sequence[LightFound | None] = await call_back(partial(broker.groups.topics.find_behind, wanted))
+    pairs = zip(committed, there, strict=True)
+    return [(_light_offset(broker, key, offset, found), key) for (key, offset), found in pairs if found is not None]
 
 
 def _light_offset(broker: Broker, key: OffsetKey, offset: int, found: LightFound) -> GroupOffset:
@@ -122,7 +154,7 @@ async def _show(call: Call) -> GroupInfo:
 
 async def _describe(broker: Broker, group_id: str, _: bytes) -> GroupInfo:
     described = broker.groups.describe(group_id)
-    offsets = await _offsets(broker, group_id)
+    offsets = await (_shared if described.kind is GroupKind.SHARE else _committed)(broker, group_id)
     snapshot = described.snapshot
     return GroupInfo(
         group_id,

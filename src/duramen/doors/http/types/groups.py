@@ -29,7 +29,7 @@ class GroupsQuery(msgspec.Struct):
 class GroupSummary(msgspec.Struct):
     """A group in the list: its number of members and its lag over all partitions.
 
-    `lag_records` is null if the leader of a partition did not answer.
+    `lag_records` is null if the leader of a partition did not answer, or if a share group has read nothing yet.
     """
 
     id: str
@@ -74,13 +74,17 @@ class MemberInfo(msgspec.Struct):
 class GroupOffset(msgspec.Struct):
     """The committed offset of a group in a partition, and its lag.
 
-    `lag_seconds` is the age of the first record after the committed offset: 0 if there is none, null if it is unknown.
-    If the partition's leader did not answer, every field but the committed offset is null.
+    `start_offset` and `end_offset` are those of the partition. `lag_seconds` is the age of the first record after the
+    committed offset: 0 if there is none, null if it is unknown. If the partition's leader did not answer, every field
+    but the committed offset is null.
+
+    A share group commits no offset: `start_offset` is the first record that it is not done with. It is null before the
+    group's first read. `lag_records` is the number of records that it is not done with.
     """
 
     stream: str
     partition: int
-    committed_offset: int
+    committed_offset: int | None
     start_offset: int | None
     end_offset: int | None
     lag_records: int | None
