@@ -1,39 +1,78 @@
-"""Rows of a bulk creation, each with a name: lines of JSON, and columns of Arrow. Pure.
+"""Rows of bulk requests: lines of JSON, and names in columns of Arrow. Pure.
 
-A row without a name is a problem of its own: the other rows count. Columns are those of pyarrow, which is not imported
-here.
+A row that does not fit is a problem of its own: the other rows count. Columns are those of pyarrow, which is not
+imported here.
 """
 
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from duramen.base.errors import InputInvalid
 
-__all__ = ["ROWS_AT_ONCE", "NameRows", "RowProblem", "names_of_column", "names_of_lines", "place_of_names"]
+__all__ = [
+    "NO_NAME", "ROWS_AT_ONCE", "NameRows", "RowProblem", "Rows", "names_of_column", "names_of_lines",
+    "place_of_names", "rows_of_lines",
+]  # fmt: skip
+
+T = TypeVar("T")
 
 ROWS_AT_ONCE: Final = 20_000
 """Rows of a column that are decoded together."""
 
+NO_NAME: Final = "has no name"
+"""The fault of a row without a name."""
+
+_NAME: Final = "name"
 _TEXT: Final = ("string", "large_string", "string_view")
+_ENCODED: Final = re.compile(r"(?:dictionary|run_end_encoded)<")
 _STRINGS: Final = msgspec.json.Decoder(str)
 _ROW: Final = msgspec.json.Decoder(str | dict[str, object])
 _LINE_END: Final = b"\n"
 
 
 class RowProblem(NamedTuple):
-    """A row without a name: its number, from 1 on, and the reason."""
+    """A row that does not fit: its number, from 1 on, and the reason."""
 
     row: int
     why: str
 
 
-class NameRows(NamedTuple):
-    """The names of rows in order, the rows without one, and the number of all rows."""
+class Rows(NamedTuple, Generic[T]):
+    """The rows that fit, in order, and their numbers; the others; and the number of all rows."""
 
-    names: list[str]
+    found: Sequence[T]
+    numbers: Sequence[int]
     problems: list[RowProblem]
     rows: int
+
+
+NameRows: TypeAlias = Rows[str]
+"""Rows that are names."""
+
+
+def rows_of_lines(content: bytes, before: int, decode: Callable[[bytes], T], fault: str) -> Rows[T]:
+    """The rows of lines of JSON; `before` is the number of lines before. Blank lines are skipped.
+
+    `decode` raises InputInvalid, or an error of msgspec, for a line that does not fit; `fault` says what it is then.
+    """
+    found, numbers, problems = list[T](), list[int](), list[RowProblem]()
+    for number, line in enumerate(content.split(_LINE_END), before + 1):
+        stripped = line.strip()
+        if not stripped:
+            continue
+        try:
+            found.append(decode(stripped))
+            numbers.append(number)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputInvalid) as error:
+            problems.append(RowProblem(number, f"line {number} {fault}: {error}"))
+    return Rows(found, numbers, problems, _count(content))
+
+
+def _count(content: bytes) -> int:
+    return content.count(_LINE_END) + (not content.endswith(_LINE_END) and bool(content))
 
 
 def names_of_lines(content: bytes, before: int) -> NameRows:
@@ -41,48 +80,46 @@ def names_of_lines(content: bytes, before: int) -> NameRows:
 
     Blank lines are skipped.
     """
-    count = content.count(_LINE_END) + (not content.endswith(_LINE_END) and bool(content))
     try:
-        return NameRows(_STRINGS.decode_lines(content), [], count)
+        names, count = _STRINGS.decode_lines(content), _count(content)
+        if len(names) == count:
+            return Rows(names, range(before + 1, before + 1 + count), [], count)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    names, problems = list[str](), list[RowProblem]()
-    for number, line in enumerate(content.split(_LINE_END), before + 1):
-        stripped = line.strip()
-        if not stripped:
-            continue
-        try:
-            found = _ROW.decode(stripped)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            problems.append(RowProblem(number, f"line {number} has no name: {error}"))
-            continue
-        name = found.get("name") if isinstance(found, dict) else found
-        if isinstance(name, str):
-            names.append(name)
-        else:
-            problems.append(
-                RowProblem(number, f"line {number} has no name: an object needs the field `name`, a string")
-            )
-    return NameRows(names, problems, count)
+    return rows_of_lines(content, before, _name_of, NO_NAME)
+
+
+def _name_of(line: bytes) -> str:
+    row = _ROW.decode(line)
+    name = row.get(_NAME) if isinstance(row, dict) else row
+    if not isinstance(name, str):
+        raise InputInvalid("an object needs the field `name`, a string")
+    return name
 
 
 def place_of_names(schema: Any) -> int:
-    """The number of the column with the names: `name`, or the only one. Raises InputInvalid."""
+    """The number of the column `name`. Raises InputInvalid unless there is one, with text."""
     names = list(schema.names)
-    place = names.index("name") if "name" in names else 0
-    if "name" not in names and len(names) != 1:
-        raise InputInvalid(f"no column is called `name`: there are {', '.join(names)[:200] or 'none'}")
+    if names.count(_NAME) != 1:
+        listed = ", ".join(names)[:200] or "none"
+        which = "several columns are" if _NAME in names else "no column is"
+        raise InputInvalid(f"{which} called `{_NAME}`: the columns are {listed}")
+    place = names.index(_NAME)
     kind = schema.types[place]
-    if str(getattr(kind, "value_type", kind)) not in _TEXT:
-        raise InputInvalid(f"the column {names[place][:80]} has no text, but {str(kind)[:80]}")
+    if str(kind.value_type if _ENCODED.match(str(kind)) else kind) not in _TEXT:
+        raise InputInvalid(f"the column `{_NAME}` has no text, but {str(kind)[:80]}")
     return place
 
 
 def names_of_column(column: Any, before: int) -> NameRows:
     """The names in a column; `before` is the number of rows before."""
     names: list[Any] = column.to_pylist()
-    if not column.null_count:
-        return NameRows(names, [], len(names))
-    rows = [row for row, name in enumerate(names, before + 1) if name is None]
-    problems = [RowProblem(row, f"row {row} has no name: it is null") for row in rows]
-    return NameRows([name for name in names if name is not None], problems, len(names))
+    numbers = range(before + 1, before + 1 + len(names))
+    if None not in names:  # an entry of a dictionary may be null, which the null count of the column does not tell
+        return Rows(names, numbers, [], len(names))
+    problems = [
+        RowProblem(row, f"row {row} {NO_NAME}: it is null") for row, name in zip(numbers, names, strict=True)
+        if name is None
+    ]  # fmt: skip
+    there = [row for row, name in zip(numbers, names, strict=True) if name is not None]
+    return Rows([name for name in names if name is not None], there, problems, len(names))

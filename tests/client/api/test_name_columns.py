@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.client.api.conftest import Face
 
@@ -23,6 +24,7 @@ class Frame:
 
 TABLE = pa.table({"id": [1, 2, 3], "name": ["a", None, "b"]})
 COLUMN = TABLE.column("name")
+ONE = pa.table({"topic": ["x"]})
 KINDS = {
     "table": TABLE,
     "batch": TABLE.to_batches()[0],
@@ -46,9 +48,15 @@ def test_arrow_data_has_names(face: Face, namespace: str) -> None:
     for kind, names in KINDS.items():
         made = face.inventory("create_topics", namespace, TABLE.to_reader() if kind == "reader" else names)
         assert (kind, made.created + made.existing, [*made.failed]) == (kind, 2, ["row 2"])
-    for wrong in (pa.array([1]), pa.table({"a": ["x"], "b": ["y"]}), Frame(pa.table({"name": [1.5]}))):
+    for wrong in (pa.array([1]), pa.table({"a": ["x"], "b": ["y"]}), Frame(pa.table({"name": [1.5]})), ONE):
         with pytest.raises(errors.RequestInvalid, match="names is names, or Arrow data"):
             face.inventory("create_topics", namespace, wrong)
+    with pytest.raises(errors.RequestInvalid, match="the columns are topic"):
+        face.inventory("create_topics", namespace, ONE)
+    cast: Any = pc.cast  # type: ignore[attr-defined]
+    bytes_ = cast(pa.array([b"\xff"]), pa.string(), safe=False)
+    with pytest.raises(errors.RequestInvalid, match="a name after row 0 is not UTF-8"):
+        face.inventory("create_topics", namespace, bytes_)
 
 
 def test_arrow_data_needs_pyarrow(face: Face, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:

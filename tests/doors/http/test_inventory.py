@@ -102,6 +102,14 @@ def test_topics_are_moved_in_one_request_and_those_that_fail_are_named(ask: Ask,
     assert ask("GET", f"{dev}/topics/b")[1]["id"] == ids[1]
 
 
+def arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=50_000)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
 def post_rows(node: NodeProcess, path: str, content: bytes | Iterable[bytes], type_: str) -> tuple[int, Any]:
     connection = HTTPConnection(node.http, timeout=60)
     connection.request("POST", path, content, {"Content-Type": type_})
@@ -125,8 +133,8 @@ def test_rows_that_fail_are_named_and_the_others_are_created(tenant: str, node: 
     for made in ((3, 1), (0, 4)):
         status, answer = post_rows(node, path, lines, NDJSON)
         assert (status, answer["created"], answer["existing"], answer["failures"]) == (200, *made, 3)
-        assert [(one["name"], one.get("row"), one["problem"]["type"]) for one in answer["failed"]] == [
-            ("\t", None, "inventory-name-invalid"), ("", 2, "input-invalid"), ("", 4, "input-invalid"),
+        assert [(one["name"], one["row"], one["problem"]["type"]) for one in answer["failed"]] == [
+            ("", 2, "input-invalid"), ("", 4, "input-invalid"), ("\t", 5, "inventory-name-invalid"),
         ]  # fmt: skip
     status, answer = post_rows(node, path, b"x\n" * 20_000, NDJSON)
     assert (status, answer["failures"], len(answer["failed"])) == (200, 20_000, 10_000)
@@ -135,13 +143,51 @@ def test_rows_that_fail_are_named_and_the_others_are_created(tenant: str, node: 
     assert post_rows(node, f"/v1/tenants/{new}/namespaces", b'"a"\n"b"', NDJSON)[1]["created"] == 2
 
 
+def test_every_failure_has_its_row(ask: Ask, tenant: str, node: NodeProcess) -> None:
+    dev = f"/v1/tenants/{tenant}/namespaces/dev"
+    ask("PATCH", f"/v1/policies/{tenant}/dev", {"policies": {"quota.topics": 1}})
+    names = ["", "a", "\t", "b", "a", "\t", "b"]
+    rows = [(1, "inventory-name-invalid"), (3, "inventory-name-invalid"), (4, "topic-quota-exceeded")]
+    rows += [(6, "inventory-name-invalid"), (7, "topic-quota-exceeded")]
+    lines = "\n\n".join(map(json.dumps, names)).encode()  # each second line is blank
+    for step, (status, answer) in (
+        (1, ask("POST", f"{dev}/topics", {"names": names})),
+        (2, post_rows(node, f"{dev}/topics", lines, NDJSON)),
+        (1, post_rows(node, f"{dev}/topics", arrow(pa.table({"name": names})), ARROW)),
+    ):
+        assert (status, answer["created"] + answer["existing"], answer["failures"]) == (200, 2, 5)
+        assert [(one["row"], one["problem"]["type"]) for one in answer["failed"]] == [
+            ((row - 1) * step + 1, why) for row, why in rows
+        ]
+    for path in ("/v1/tenants", f"/v1/tenants/{tenant}/namespaces"):
+        failed = post_rows(node, path, b'7\n"a.b"\n"c.d"\n"a.b"\n', NDJSON)[1]["failed"]
+        assert [(one["name"], one["row"]) for one in failed] == [("", 1), ("a.b", 2), ("c.d", 3), ("a.b", 4)]
+
+
+def test_moves_of_lines_that_fail_are_named_and_the_others_go_on(ask: Ask, tenant: str, node: NodeProcess) -> None:
+    prod = f"/v1/tenants/{tenant}/namespaces/prod"
+    ask("POST", f"{prod}/topics", {"names": [f"t{number}" for number in range(2500)]})
+    moves = [{"name": f"t{number}", "to": {"name": f"u{number}"}} for number in range(2500)]
+    lines: list[object] = [*moves[:1000], {"name": "t1000"}, 7, {"name": "t0", "to": {}}, *moves[1000:]]
+    content = b"nope\n\n" + "\n".join(map(json.dumps, lines)).encode() + b"\n{"
+    status, answer = post_rows(node, f"{prod}/moves", content, NDJSON)
+    assert (status, answer["moved"], answer["failures"]) == (200, 2500, 5)
+    assert [(one["row"], one["name"], one["problem"]["type"]) for one in answer["failed"]] == [
+        (1, "", "input-invalid"), (1003, "", "input-invalid"), (1004, "", "input-invalid"),
+        (1005, "t0", "topic-not-found"), (2506, "", "input-invalid"),
+    ]  # fmt: skip
+    assert "line 1003 is no move: Object missing required field `to`" in answer["failed"][1]["problem"]["detail"]
+    # The same name twice: one after the other.
+    twice = [{"name": "u0", "to": {"name": name}} for name in ("v", "w")]
+    failed = ask("POST", f"{prod}/moves", {"moves": twice})[1]["failed"]
+    assert [(one["row"], one["problem"]["type"]) for one in failed] == [(2, "topic-not-found")]
+    assert ask("POST", f"{prod}/lookup", {"names": ["v", "u7", "t7"]})[1]["topics"][2] is None
+
+
 def test_a_bulk_request_comes_as_arrow(ask: Ask, tenant: str, node: NodeProcess) -> None:
     path = f"/v1/tenants/{tenant}/namespaces/dev"
     names = pa.array([None if at == 70_000 else f"topic-{at}" for at in range(150_000)])
-    table, sink = pa.table({"id": range(len(names)), "name": names}), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table, max_chunksize=50_000)
-    content = sink.getvalue().to_pybytes()
+    content = arrow(pa.table({"id": range(len(names)), "name": names}))
     status, answer = post_rows(node, f"{path}/topics", content, ARROW)
     assert (status, answer["created"], [one["row"] for one in answer["failed"]]) == (200, 149_999, [70_001])
     status, answer = post_rows(node, f"{path}/topics", content[:-1000], ARROW)

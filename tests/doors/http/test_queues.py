@@ -95,6 +95,24 @@ def test_lines_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> Non
     connection.close()
 
 
+def test_a_bad_line_is_named_and_nothing_is_stored(node: NodeProcess, ask: Ask, path: str) -> None:
+    good = b'{"queue": "ann", "value": "1"}\n\n'
+    for line, why in (
+        (b"nope", "line 3 does not fit: "),
+        (b'{"queue": "ann"}', "line 3 does not fit: Object missing required field `value`;"),
+        (b'{"queue": 7, "value": "1"}', "line 3 does not fit: Expected `str`, got `int` - at `$.queue`;"),
+        (b"\xff", "line 3 does not fit: "),
+    ):
+        connection = HTTPConnection(node.http, timeout=60)
+        content = good + line + b"\n" + good + line
+        connection.request("POST", f"{path}/entries", content, {"Content-Type": "application/x-ndjson"})
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        assert (answer["type"], why in answer["detail"]) == ("request-invalid", True), answer["detail"]
+        assert "nothing of the body was stored, and 2 of its lines do not fit" in answer["detail"]
+    assert values(ask, path, "queue=ann") == []
+
+
 def test_record_batches_go_in_and_come_out(node: NodeProcess, ask: Ask, path: str) -> None:
     connection = HTTPConnection(node.http, timeout=60)
 

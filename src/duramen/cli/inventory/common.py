@@ -158,7 +158,7 @@ def _json_names(file: IO[bytes], failed: dict[str, DuramenError]) -> Iterator[st
         rows = names_of_lines(b"".join(lines), before)
         before += len(lines)
         failed |= {f"line {row}": InputInvalid(why) for row, why in rows.problems}
-        yield from rows.names
+        yield from rows.found
 
 
 def _plain_names(file: IO[bytes], failed: dict[str, DuramenError]) -> Iterator[str]:

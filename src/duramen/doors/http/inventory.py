@@ -9,13 +9,13 @@ from uuid import UUID
 from duramen.base import errors
 from duramen.base.errors import TopicNotFound
 from duramen.coordinators.inventory.inventory import Inventory
-from duramen.coordinators.inventory.moves import TopicMove
 from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.doors.http.accounts import PartGroups, count_topics, part_page
-from duramen.doors.http.bulk import create_all, failed_names
+from duramen.doors.http.bulk import create_all
 from duramen.doors.http.completions import call_back
+from duramen.doors.http.moves import MOVE_ROWS, move_all, path_after
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
-from duramen.doors.http.serving.rows import BodyRows
+from duramen.doors.http.serving.rows import NAME_ROWS, BodyRows
 from duramen.doors.http.types.inventory import (
     AccountQuery,
     AliasRequest,
@@ -35,6 +35,7 @@ from duramen.doors.http.types.inventory import (
     TopicChange,
     TopicInfo,
     TopicList,
+    TopicMoveRequest,
     TopicMovesRequest,
     TopicNames,
     TopicPathInfo,
@@ -43,7 +44,7 @@ from duramen.doors.http.types.inventory import (
 )
 from duramen.inventory.directory import DeleteNamespace, DeleteTenant, UpdateNamespace, UpdateTenant
 from duramen.inventory.events import Labels, NamespacePut, TenantPut
-from duramen.inventory.names import NamedProblem, TopicPath
+from duramen.inventory.names import TopicPath
 from duramen.inventory.search import PageToken, TopicQuery, check_query, page_token, read_token
 from duramen.service.authorize import Operation
 
@@ -94,7 +95,7 @@ async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
     return await _read(call, read)
 
 
-async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | BodyRows) -> CreatedInfo:
+async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
     account = _account(call, query)
     names, labels = _names_and_labels(body)
     return await create_all(
@@ -102,7 +103,7 @@ async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | 
     )
 
 
-def _names_and_labels(body: NamesRequest | BodyRows) -> tuple[Sequence[str] | BodyRows, dict[str, str]]:
+def _names_and_labels(body: NamesRequest | BodyRows[str]) -> tuple[Sequence[str] | BodyRows[str], dict[str, str]]:
     return (body, {}) if isinstance(body, BodyRows) else (body.names, body.labels)
 
 
@@ -183,7 +184,7 @@ async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
     return await _read(call, read)
 
 
-async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest | BodyRows) -> CreatedInfo:
+async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
     account, tenant = _account(call, query), call.path["tenant"]
     names, labels = _names_and_labels(body)
     return await create_all(
@@ -241,7 +242,7 @@ def _described(call: Call, found: FoundTopic) -> TopicInfo:
     return info
 
 
-async def _create_topics(call: Call, query: AccountQuery, body: TopicNames | BodyRows) -> CreatedInfo:
+async def _create_topics(call: Call, query: AccountQuery, body: TopicNames | BodyRows[str]) -> CreatedInfo:
     namespace, names = await _found_namespace(call, query), body if isinstance(body, BodyRows) else body.names
     return await create_all(call, names, partial(_inventory(call).create_topics, namespace))
 
@@ -276,27 +277,17 @@ async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
 
 async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> TopicInfo:
     account, inventory, path = _account(call, query), _inventory(call), _path(call)
-    to = _moved(path, body)
+    to = path_after(path, body)
     await call_back(lambda done: inventory.move_topic(account, path, to, done, keep_alias=body.keep_alias))
     return await _read(call, lambda: _described(call, inventory.find(account, to)))
 
 
-def _moved(path: TopicPath, change: TopicChange) -> TopicPath:
-    return TopicPath(
-        path.tenant if change.tenant is None else change.tenant,
-        path.namespace if change.namespace is None else change.namespace,
-        path.topic if change.name is None else change.name,
-    )  # fmt: skip
-
-
-async def _move_topics(call: Call, query: AccountQuery, body: TopicMovesRequest) -> MovedInfo:
-    account, inventory, moves = _account(call, query), _inventory(call), list[TopicMove]()
+async def _move_topics(
+    call: Call, query: AccountQuery, body: TopicMovesRequest | BodyRows[TopicMoveRequest]
+) -> MovedInfo:  # fmt: skip
+    account = _account(call, query)
     await _found_namespace(call, query)
-    for move in body.moves:
-        path = TopicPath(*_where(call), move.name)
-        moves.append(TopicMove(path, _moved(path, move.to), move.to.keep_alias))
-    problems: list[NamedProblem] = await call_back(partial(inventory.move_topics, account, moves))
-    return MovedInfo(len(moves) - len(problems), failed_names(call, problems), inventory.position)
+    return await move_all(call, account, _where(call), body if isinstance(body, BodyRows) else body.moves)
 
 
 async def _delete_topic(call: Call, query: AccountQuery) -> Position:
@@ -371,7 +362,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants", _create_tenants, _MADE,
         "Create tenants; existing ones stay unchanged, and the response lists those that failed",
-        _WRITING, body_limit_bytes=_largest, rows=True,
+        _WRITING, body_limit_bytes=_largest, rows=NAME_ROWS,
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}", _show_tenant, _SHOWN, "One tenant and its numbers of namespaces and topics",
@@ -398,7 +389,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces", _create_namespaces, _MADE,
         "Create namespaces; existing ones stay unchanged, and the response lists those that failed",
-        (*_WRITING, *_TENANT), body_limit_bytes=_largest, rows=True,
+        (*_WRITING, *_TENANT), body_limit_bytes=_largest, rows=NAME_ROWS,
     ),
     HttpRoute(
         "GET", "/v1/tenants/{tenant}/namespaces/{namespace}", _show_namespace, _SHOWN,
@@ -417,7 +408,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/topics", _create_topics, _MADE,
         "Create topics; existing ones stay unchanged, and the response lists those that failed",
-        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, rows=True,
+        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, rows=NAME_ROWS,
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/lookup", _lookup, _SHOWN,
@@ -426,7 +417,7 @@ ROUTES = (
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/moves", _move_topics, _CHANGED,
         "Rename topics, or move them to other namespaces; ids stay, and the response lists those that failed",
-        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, lines="moves",
+        (*_WRITING, *_NAMESPACE), body_limit_bytes=_largest, rows=MOVE_ROWS,
     ),
     HttpRoute(
         "POST", "/v1/tenants/{tenant}/namespaces/{namespace}/aliases", _alias, _MADE,

@@ -10,8 +10,8 @@ from duramen.codec.queue_entries import NEXT_HEADER
 from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.completions import unless_gone
 from duramen.doors.http.produce import largest_body_bytes
-from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.routes import LARGEST_BODY_BYTES, Call, HttpRoute, on_topic
+from duramen.doors.http.serving.rows import NDJSON
 from duramen.doors.http.spaces import space
 from duramen.doors.queues.operations import OPERATIONS, QueueOperations
 from duramen.doors.queues.types import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.bulk_names import NameRows
-from duramen.doors.http.serving.rows import LARGEST_MESSAGE_BYTES, RowDecoder, arrow_rows, json_rows
+from duramen.doors.http.serving.rows import ARROW, LARGEST_MESSAGE_BYTES, NAME_ROWS, NDJSON, RowDecoder
 
 NAMES = st.lists(st.none() | st.text("ab\n\u00e9", max_size=4), max_size=30)
 
@@ -24,7 +24,7 @@ def arrow(table: pa.Table, rows: int = 7, compression: str | None = None) -> byt
     return sink.getvalue()
 
 
-def decoded(content: bytes, decoder: Callable[[], RowDecoder], piece: int) -> tuple[list[str], list[int]]:
+def decoded(content: bytes, decoder: Callable[[], RowDecoder[str]], piece: int) -> tuple[list[str], list[int]]:
     """The names and the numbers of rows without one, of a body that comes in pieces."""
     rows, received = decoder(), bytearray()
     found = list[NameRows]()
@@ -33,7 +33,7 @@ def decoded(content: bytes, decoder: Callable[[], RowDecoder], piece: int) -> tu
         found += rows.take(received, last=False)
     found += rows.take(received, last=True)
     assert not received
-    return [name for one in found for name in one.names], [row for one in found for row, _ in one.problems]
+    return [name for one in found for name in one.found], [row for one in found for row, _ in one.problems]
 
 
 @given(NAMES, st.integers(1, 200), st.booleans())
@@ -41,15 +41,15 @@ def test_pieces_change_nothing(names: list[str | None], piece: int, dictionary: 
     there = [name for name in names if name is not None]
     lacking = [row for row, name in enumerate(names, 1) if name is None]
     lines = b"".join(json.dumps(name).encode() + b"\n" for name in names)
-    assert decoded(lines, json_rows, piece) == (there, lacking)
+    assert decoded(lines, NAME_ROWS[NDJSON], piece) == (there, lacking)
     column = pa.array(names, pa.string())
     table = pa.table({"id": range(len(names)), "name": column.dictionary_encode() if dictionary else column})
-    assert decoded(arrow(table), arrow_rows, piece) == (there, lacking)
+    assert decoded(arrow(table), NAME_ROWS[ARROW], piece) == (there, lacking)
 
 
 def test_a_long_line_is_a_problem_of_its_own() -> None:
     content = b'"a"\n"' + b"x" * 200_000 + b'"\n"c"\nnope\n'
-    assert decoded(content, json_rows, 30_000) == (["a", "c"], [2, 4])
+    assert decoded(content, NAME_ROWS[NDJSON], 30_000) == (["a", "c"], [2, 4])
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_long_line_is_a_problem_of_its_own() -> None:
         (b"\xff\xff\xff\xff\x08\0\0\0" + b"\xff" * 8, "a message cannot be read"),
         (arrow(pa.table({"name": ["a"]}))[:-30], "ends within a message"),
         (arrow(pa.table({"name": ["a"]}), compression="zstd"), "is compressed"),
-        (arrow(pa.table({"name": [1]})), "the column name has no text, but int64"),
-        (arrow(pa.table({"a": ["x"], "b": ["y"]})), "no column is called `name`: there are a, b"),
+        (arrow(pa.table({"name": [1]})), "the column `name` has no text, but int64"),
+        (arrow(pa.table({"a": ["x"], "b": ["y"]})), "no column is called `name`: the columns are a, b"),
         (arrow(pa.table({"name": ["x" * LARGEST_MESSAGE_BYTES]})), "write smaller record batches"),
         (2 * arrow(pa.table({"name": ["a"]}))[:-8], "does not begin with its only schema"),
     ],
 )
 def test_what_is_no_stream_of_names_is_named(content: bytes, why: str) -> None:
     with pytest.raises(RequestInvalid, match=why):
-        decoded(content, arrow_rows, 1 << 20)
+        decoded(content, NAME_ROWS[ARROW], 1 << 20)
 
 
 def test_damaged_streams_are_refused_or_read() -> None:
@@ -78,6 +78,6 @@ def test_damaged_streams_are_refused_or_read() -> None:
         for _ in range(chance.randint(1, 4)):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
-            decoded(bytes(damaged), arrow_rows, 1 << 20)
+            decoded(bytes(damaged), NAME_ROWS[ARROW], 1 << 20)
         except RequestInvalid:
             continue

@@ -208,8 +208,8 @@ class Inventory:
     ) -> CreatedNames:  # fmt: skip
         """Create any number of topics of a namespace; existing ones stay, and the result lists those that failed.
 
-        `names` may be Arrow data too: a table, record batches or an array of pyarrow, or a data frame; of several
-        columns `name` counts. They are requested some thousands at a time; `progress` gets the number of each request.
+        `names` may be Arrow data too: an array of pyarrow, or a table, record batches or a data frame with a column
+        `name`. They are requested some thousands at a time; `progress` gets the number of each request.
         A repeat is safe. Raises TenantNotFound, NamespaceNotFound, ServerUnreachable, DependencyMissing …
 
         >>> client.inventory.create_tenants(["t11"])

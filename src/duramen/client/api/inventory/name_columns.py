@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from duramen.base.errors import DependencyMissing, DuramenError, InputInvalid
+from duramen.base.errors import DependencyMissing, DuramenError, InputInvalid, RequestInvalid
 from duramen.client.api.arguments import refused
 from duramen.codec.bulk_names import ROWS_AT_ONCE, names_of_column, place_of_names
 
@@ -52,15 +52,18 @@ def _need_pyarrow() -> Any:
 def names_in_columns(names: Any, failed: dict[str, DuramenError]) -> Iterator[str]:
     """The names in Arrow data: a table, batches, or an array. Rows without a name are added to `failed`.
 
-    Of several columns that called `name` counts. Raises DependencyMissing, RequestInvalid.
+    They are in the column `name`. Raises DependencyMissing, RequestInvalid.
     """
     before = 0
     for column in _columns(_need_pyarrow(), names):
         for at in range(0, len(column), ROWS_AT_ONCE):
-            rows = names_of_column(column.slice(at, ROWS_AT_ONCE), before)
+            try:
+                rows = names_of_column(column.slice(at, ROWS_AT_ONCE), before)
+            except UnicodeDecodeError as error:
+                raise RequestInvalid(f"a name after row {before} is not UTF-8: {error.reason}") from None
             before += rows.rows
             failed |= {f"row {row}": InputInvalid(why) for row, why in rows.problems}
-            yield from rows.names
+            yield from rows.found
 
 
 def _columns(pa: Any, names: Any) -> Iterator[Any]:

@@ -1,27 +1,29 @@
 """Request bodies: JSON, received in bounded time and memory, decoded into structs."""
 
 import asyncio
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
+from duramen.codec.bulk_names import rows_of_lines
 from duramen.codec.shown_batches import BATCHES_TYPE
-from duramen.doors.http.serving.rows import ARROW, BodyRows, arrow_rows, json_rows
+from duramen.doors.http.serving.encodings import pieces_of
+from duramen.doors.http.serving.rows import NDJSON, BodyRows, RowFormats
 from duramen.service.forwarding.memory import Room
 
-__all__ = ["NDJSON", "RECEIVE_S", "Bodies"]
+__all__ = ["RECEIVE_S", "Bodies"]
 
 T = TypeVar("T")
 
 RECEIVE_S: Final = 5.0
 """The time in seconds within which the head of a request must arrive, and then its body."""
 
-NDJSON: Final = "application/x-ndjson"
 _JSON: Final = "application/json"
 _LINES: Final = msgspec.json.Decoder()
-_ROWS: Final = {NDJSON: json_rows, ARROW: arrow_rows}
+_NO_ROWS: Final[RowFormats] = {}
 _MOST_OF_ROWS: Final = 16  # since each may take long
 
 
@@ -34,30 +36,30 @@ class Bodies:
 
     async def read(
         self, request: Request, type_: type[T], limit_bytes: int, lines: str = "", *, batches: bool = False,
-        rows: bool = False,
-    ) -> T | bytearray | BodyRows:  # fmt: skip
+        rows: RowFormats = _NO_ROWS,
+    ) -> T | bytearray | BodyRows[Any]:  # fmt: skip
         """The body as `type_`. With `lines` an NDJSON body is accepted: its lines become that field, an entry each.
 
-        With `batches` a body of record batches is returned as bytes. With `rows` one of NDJSON or Arrow is returned
-        before it is received.
+        With `batches` a body of record batches is returned as bytes. A body in a format of `rows` is returned before it
+        is received.
 
         Raises BodyTypeUnsupported, BodyTooLarge, NodeBusy, RequestTimedOut, RequestInvalid.
         """
         # A form of any web page can send other types without asking; none can send these.
         said = request.headers.get("content-type", "")
         sent = said.partition(";")[0].strip().lower()
-        formats = _ROWS if rows else {}
-        taken = (_JSON, *((NDJSON,) if lines else ()), *((BATCHES_TYPE,) if batches else ()), *formats)
+        taken = (_JSON, *((NDJSON,) if lines else ()), *((BATCHES_TYPE,) if batches else ()), *rows)
         if sent not in taken:
             raise BodyTypeUnsupported(
                 f"a body is {' or '.join(taken)}, not {said[:40] or 'of no type'}: say so in Content-Type, as"
                 " `curl --json` does"
             )
-        if sent in formats:
-            return BodyRows(request, self._room, self._of_rows, formats[sent])
+        pieces = pieces_of(request)
+        if sent in rows:
+            return BodyRows(pieces, self._room, self._of_rows, rows[sent])
         try:
             async with asyncio.timeout(RECEIVE_S):
-                content = await self._received(request, limit_bytes)
+                content = await self._received(pieces, limit_bytes)
         except TimeoutError:
             raise RequestTimedOut(f"the body was not complete within {RECEIVE_S:g} s") from None
         if sent == BATCHES_TYPE:
@@ -67,12 +69,13 @@ class Bodies:
                 return msgspec.convert({lines: _LINES.decode_lines(content)}, type_)
             return msgspec.json.decode(content, type=type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RequestInvalid(_why(content, error)) from None
+            why = _bad_line(content, lines, type_) if sent == NDJSON else ""
+            raise RequestInvalid(why or _why(content, error)) from None
 
-    async def _received(self, request: Request, limit_bytes: int) -> bytearray:
+    async def _received(self, pieces: AsyncIterator[bytes], limit_bytes: int) -> bytearray:
         content = bytearray()
         try:
-            async for chunk in request.stream():
+            async for chunk in pieces:
                 if len(content) + len(chunk) > limit_bytes:
                     raise BodyTooLarge(f"a JSON body has at most {limit_bytes} bytes on this path")
                 if not self._room.take(len(chunk)):
@@ -82,6 +85,19 @@ class Bodies:
         finally:
             self._room.give(len(content))
         return content
+
+
+def _bad_line(content: bytearray, lines: str, type_: type[Any]) -> str:
+    """Why the first bad line of a body does not fit; nothing if each line fits on its own."""
+
+    def decode(line: bytes) -> object:
+        return msgspec.convert({lines: [msgspec.json.decode(line)]}, type_)
+
+    problems = rows_of_lines(bytes(content), 0, decode, "does not fit").problems
+    if not problems:
+        return ""
+    why = problems[0].why.replace(f"$.{lines}[0]", "$").removesuffix(" - at `$`")
+    return f"{why}; nothing of the body was stored, and {len(problems)} of its lines do not fit"
 
 
 def _why(content: bytearray, error: Exception) -> str:

@@ -15,10 +15,9 @@ from duramen import __version__
 from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.codec.shown_batches import BATCHES_TYPE
-from duramen.doors.http.serving.bodies import NDJSON
 from duramen.doors.http.serving.problems import PROBLEM_JSON
 from duramen.doors.http.serving.routes import HttpRoute
-from duramen.doors.http.serving.rows import ARROW
+from duramen.doors.http.serving.rows import NDJSON
 from duramen.doors.problems import Problem, status_of
 from duramen.service.authorize import REFUSALS
 
@@ -107,7 +106,7 @@ def _operation(route: HttpRoute, schemas: Mapping[Any, Document]) -> Document:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schemas[types["body"]]}}}
         if route.lines:
             operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
-        for type_ in (NDJSON, ARROW) if route.rows else ():
+        for type_ in route.rows:
             operation["requestBody"]["content"][type_] = {"schema": {"type": "string"}}
         if route.batches:
             operation["requestBody"]["content"][BATCHES_TYPE] = {"schema": {"type": "string"}}

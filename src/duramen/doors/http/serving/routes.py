@@ -6,8 +6,8 @@ Each module of routes exports `ROUTES`. A handler's signature is part of the dat
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.principal import ANONYMOUS, Principal
 from duramen.base.usage import Usage
 from duramen.doors.http.reads import HttpReads
-from duramen.doors.http.serving.rows import BodyRows
+from duramen.doors.http.serving.rows import BodyRows, RowFormats
 from duramen.replication.replication_wait import ReplicationWaitOutcome
 from duramen.service.admission import NOTHING_NEEDED, AdmissionRules, Admitted, Need, Refuses, Service, cluster
 from duramen.service.authorize import Access, Operation, ResourceType
@@ -149,7 +149,7 @@ class HttpRoute:
     `rules` state the accesses that requests need; with `by_body` they depend on the body, which is read first. `errors`
     are those that only this route returns, `statuses` its success statuses; `body_limit_bytes` is evaluated for each
     request. With `lines` the body may be NDJSON, whose lines are the entries of that field. With `batches` it may be
-    record batches, which the handler receives as bytes; with `rows` NDJSON or Arrow of any length, received by the
+    record batches, which the handler receives as bytes; or in a format of `rows` with any length, received by the
     handler.
     """
 
@@ -166,7 +166,7 @@ class HttpRoute:
     """Media types that it answers with besides JSON, where the header Accept names one."""
     lines: str = ""
     batches: bool = False
-    rows: bool = False
+    rows: RowFormats = field(default_factory=dict)
 
     def types(self) -> Mapping[str, Any]:
         """The types of `query`, `body` and `return`, as far as the handler has them."""
@@ -176,5 +176,5 @@ class HttpRoute:
         if self.batches:
             hints["body"] = next(one for one in get_args(hints["body"]) if one is not bytearray)
         if self.rows:
-            hints["body"] = next(one for one in get_args(hints["body"]) if one is not BodyRows)
+            hints["body"] = next(one for one in get_args(hints["body"]) if get_origin(one) is not BodyRows)
         return {name: hints[name] for name in ("query", "body", "return") if name in hints}

@@ -1,14 +1,13 @@
-"""Bodies of any length whose rows have names: NDJSON, or a stream of Arrow, received while they are used.
+"""Bodies of any length with rows: NDJSON, or a stream of Arrow with names, received while they are used.
 
 https://arrow.apache.org/docs/format/Columnar.html#ipc-streaming-format
 """
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import Any, Final, Protocol
-
-from starlette.requests import Request
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from duramen.base.errors import (
     BodyTypeUnsupported,
@@ -17,10 +16,26 @@ from duramen.base.errors import (
     RequestInvalid,
     RequestTimedOut,
 )
-from duramen.codec.bulk_names import ROWS_AT_ONCE, NameRows, RowProblem, names_of_column, names_of_lines, place_of_names
+from duramen.codec.bulk_names import (
+    NO_NAME,
+    ROWS_AT_ONCE,
+    NameRows,
+    RowProblem,
+    Rows,
+    names_of_column,
+    names_of_lines,
+    place_of_names,
+)
 from duramen.service.forwarding.memory import Room
 
-__all__ = ["ARROW", "LARGEST_MESSAGE_BYTES", "BodyRows", "arrow_rows", "json_rows"]
+__all__ = [
+    "ARROW", "LARGEST_MESSAGE_BYTES", "NAME_ROWS", "NDJSON", "BodyRows", "RowDecoder", "RowFormats", "arrow_rows",
+    "json_rows",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+NDJSON: Final = "application/x-ndjson"
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 
@@ -37,30 +52,36 @@ _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 
 
-class RowDecoder(Protocol):
+class RowDecoder(Protocol[T]):
     """Takes rows from the front of received content."""
 
-    def take(self, content: bytearray, *, last: bool) -> Iterator[NameRows]:
+    def take(self, content: bytearray, *, last: bool) -> Iterator[Rows[T]]:
         """Remove whole rows, and yield them; `last`: no more content will come. Raises RequestInvalid."""
 
 
-class BodyRows:
+RowFormats: TypeAlias = Mapping[str, Callable[[], RowDecoder[Any]]]
+"""Media types of bodies with rows, and their decoders."""
+
+
+class BodyRows(Generic[T]):
     """The rows of one body."""
 
-    def __init__(self, request: Request, room: Room, bodies: Room, decoder: Callable[[], RowDecoder]) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], room: Room, bodies: Room, decoder: Callable[[], RowDecoder[T]]
+    ) -> None:  # fmt: skip
         """`room` bounds the bytes of all bodies, `bodies` the number of those that are received at the same time."""
-        self._request = request
+        self._pieces = pieces
         self._room = room
         self._bodies = bodies
         self._decoder = decoder
 
-    def open(self) -> RowDecoder:
+    def open(self) -> RowDecoder[T]:
         """A decoder of the rows; this may import pyarrow, which takes long. Raises BodyTypeUnsupported."""
         return self._decoder()
 
-    async def read(self, decoder: RowDecoder) -> AsyncGenerator[NameRows, None]:
+    async def read(self, decoder: RowDecoder[T]) -> AsyncGenerator[Rows[T], None]:
         """The rows, some at a time. Raises RequestTimedOut, NodeBusy, RequestInvalid; rows before that are valid."""
-        content, held, chunks = bytearray(), 0, aiter(self._request.stream())
+        content, held = bytearray(), 0
         if not self._bodies.take(1):
             raise NodeBusy(f"{self._bodies.limit_bytes} bulk requests are in progress: retry later; a repeat is safe")
         try:
@@ -68,7 +89,7 @@ class BodyRows:
             while not ended:
                 wanted = len(content) + _AT_ONCE_BYTES
                 while not ended and len(content) < wanted:
-                    chunk = await _next(chunks)
+                    chunk = await _next(self._pieces)
                     ended = chunk is None
                     if chunk:
                         if not self._room.take(len(chunk)):
@@ -93,12 +114,14 @@ async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
         raise RequestTimedOut(f"nothing more of the body came for {_IDLE_S:g} s; a repeat is safe") from None
 
 
-class _JsonRows:
-    def __init__(self) -> None:
+class _JsonRows(Generic[T]):
+    def __init__(self, rows_of: Callable[[bytes, int], Rows[T]], fault: str) -> None:
+        self._rows_of = rows_of
+        self._fault = fault
         self._count = 0
         self._skips = False  # the rest of a line that is too long
 
-    def take(self, content: bytearray, *, last: bool) -> Iterator[NameRows]:
+    def take(self, content: bytearray, *, last: bool) -> Iterator[Rows[T]]:
         """As of `RowDecoder`."""
         end = len(content) if last else content.rfind(b"\n") + 1
         if self._skips and end:
@@ -107,7 +130,7 @@ class _JsonRows:
         if end:
             lines = bytes(content[:end])
             del content[:end]
-            rows = names_of_lines(lines, self._count)
+            rows = self._rows_of(lines, self._count)
             self._count += rows.rows
             yield rows
         if self._skips:
@@ -116,13 +139,13 @@ class _JsonRows:
             content.clear()
             self._skips = True
             self._count += 1
-            why = f"line {self._count} has no name: it is longer than {_LONGEST_LINE_BYTES} bytes"
-            yield NameRows([], [RowProblem(self._count, why)], 1)
+            why = f"line {self._count} {self._fault}: it is longer than {_LONGEST_LINE_BYTES} bytes"
+            yield Rows([], [], [RowProblem(self._count, why)], 1)
 
 
-def json_rows() -> RowDecoder:
-    """A decoder of lines of JSON."""
-    return _JsonRows()
+def json_rows(rows_of: Callable[[bytes, int], Rows[T]], fault: str) -> RowDecoder[T]:
+    """A decoder of lines of JSON; `rows_of` decodes some, after a number of others. `fault`: see `rows_of_lines`."""
+    return _JsonRows(rows_of, fault)
 
 
 class _ArrowRows:
@@ -174,7 +197,7 @@ class _ArrowRows:
             raise RequestInvalid(f"the Arrow stream does not fit: {str(error)[:300]}") from None
 
 
-def arrow_rows() -> RowDecoder:
+def arrow_rows() -> RowDecoder[str]:
     """A decoder of an Arrow stream. Raises BodyTypeUnsupported if pyarrow is missing."""
     try:
         import pyarrow as pa
@@ -184,6 +207,10 @@ def arrow_rows() -> RowDecoder:
         ) from None
     del pa
     return _ArrowRows()
+
+
+NAME_ROWS: Final[RowFormats] = {NDJSON: partial(json_rows, names_of_lines, NO_NAME), ARROW: arrow_rows}
+"""Rows that are names."""
 
 
 def _too_large(what: str) -> RequestInvalid:

@@ -118,11 +118,14 @@ class TopicNames(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FailedName(msgspec.Struct):
-    """A name for which the request failed, and the reason. A row of a body that has no name has its number, `row`."""
+    """A row for which the request failed, and the reason: its number from 1 on, and its name, empty if it has none.
+
+    Rows are the lines of NDJSON, blank ones included, the rows of Arrow, and the entries of JSON.
+    """
 
     name: str
     problem: Problem
-    row: int | msgspec.UnsetType = msgspec.UNSET
+    row: int
 
 
 class CreatedInfo(msgspec.Struct):
@@ -300,10 +303,14 @@ class TopicMovesRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MovedInfo(msgspec.Struct):
-    """The number of moved topics, and the failures by their old names."""
+    """The number of moved topics, and the failures by their old names.
+
+    `failures` is the number of failures; `failed` has the first 10,000 of NDJSON, and all of JSON.
+    """
 
     moved: int
     failed: list[FailedName]
+    failures: int
     position: str
 
 
