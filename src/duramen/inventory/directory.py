@@ -5,9 +5,10 @@ Shard 0 has all of them: tens of thousands at most. Every topic name starts with
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from duramen.base.catalogue.inventory import ACCOUNT, NAMESPACE, TENANT
 from duramen.base.errors import (
@@ -58,6 +59,8 @@ __all__ = [
     "check_labels",
     "directory_keys",
 ]
+
+_Put = TypeVar("_Put", TenantPut, NamespacePut)
 
 _MOST_LABELS: Final = 64
 _LONGEST_LABEL: Final = 256
@@ -318,8 +321,8 @@ class Directory:
             raise TenantExists(f"there is a tenant {name} already")
         labels = now.labels if command.labels is None else check_labels(command.labels)
         event = TenantPut(now.id, now.account, name, now.created_ms, labels)
-        renamed = [] if name == now.name else [Renamed(TENANT, now.id, now.account, now.id, now.name)]
-        return ([] if event == now else [event, *renamed]), event
+        renamed = None if name == now.name else Renamed(TENANT, now.id, now.account, now.id, now.name)
+        return _put(event, now, renamed), event
 
     def _create_namespace(self, command: CreateNamespace) -> tuple[Sequence[InventoryEvent], object]:
         check_namespace_name(command.name)
@@ -346,8 +349,8 @@ class Directory:
         subjects = now.subjects if command.subjects is None else self._checked_subjects(now.id, command.subjects)
         event = NamespacePut(now.id, command.to_tenant, name, now.created_ms, labels, subjects)
         moved = (name, command.to_tenant) != (now.name, now.tenant)
-        renamed = [Renamed(NAMESPACE, now.id, "", now.tenant, now.name)] if moved else []
-        return ([] if event == now else [event, *renamed]), event
+        renamed = Renamed(NAMESPACE, now.id, "", now.tenant, now.name) if moved else None
+        return _put(event, now, renamed), event
 
     def _set_policies(self, command: SetPolicies) -> tuple[Sequence[InventoryEvent], object]:
         scope = command.scope
@@ -380,13 +383,13 @@ class Directory:
         match event:
             case TenantPut():
                 self._forget_tenant(event.id)
-                self._tenants[event.id] = event
+                self._tenants[event.id] = replace(event, renamed=False)
                 self._tenant_ids[event.account, event.name] = event.id
                 insort(self._tenant_names.setdefault(event.account, []), event.name)
                 self._next_ids[0] = max(self._next_ids[0], event.id + 1)
             case NamespacePut():
                 self._forget_namespace(event.id)
-                self._put_namespace(event)
+                self._put_namespace(replace(event, renamed=False))
             case TenantRemoved(tenant):
                 for namespace in list(self.namespaces(tenant)):
                     self._forget_namespace(namespace.id)
@@ -423,6 +426,13 @@ class Directory:
         if known is not None:
             del self._namespace_ids[known.tenant, known.name]
             _remove(self._namespace_names[known.tenant], known.name)
+
+
+def _put(event: _Put, now: _Put, renamed: Renamed | None) -> Sequence[InventoryEvent]:
+    """The events that change a tenant or a namespace."""
+    if renamed is not None:
+        return [replace(event, renamed=True), renamed]
+    return [] if event == now else [event]
 
 
 def _remove(names: list[str], name: str) -> None:

@@ -48,17 +48,21 @@ class _Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TenantPut(_Event, frozen=True, tag=1):
-    """A tenant is created, or changed to this."""
+    """A tenant is created, or changed to this. `renamed`: a `Renamed` follows, which tells subscribers all of it."""
 
     id: int
     account: str
     name: str
     created_ms: int
     labels: Labels
+    renamed: bool = False
 
 
 class NamespacePut(_Event, frozen=True, tag=2):
-    """A namespace is created, or changed to this; messages to its NATS `subjects` are records of its topics."""
+    """A namespace is created, or changed to this; messages to its NATS `subjects` are records of its topics.
+
+    `renamed`: as of `TenantPut`, also if it moves to another tenant.
+    """
 
     id: int
     tenant: int
@@ -66,6 +70,7 @@ class NamespacePut(_Event, frozen=True, tag=2):
     created_ms: int
     labels: Labels
     subjects: tuple[str, ...] = ()
+    renamed: bool = False
 
 
 class TenantRemoved(_Event, frozen=True, tag=3):

@@ -108,6 +108,8 @@ def scope_keys(scope: FeedScope) -> frozenset[FeedKey]:
 def event_keys(event: InventoryEvent, shard: int, directory: Directory) -> set[FeedKey]:
     """The keys of an event of a shard; none for an internal event."""
     match event:
+        case events.TenantPut(renamed=True) | events.NamespacePut(renamed=True):
+            return set()  # its `Renamed` follows
         case events.TenantPut(number, account) | events.TenantRemoved(number, account):
             return {(_ITSELF + TENANT, number), (ACCOUNT, account)}
         case events.NamespacePut(number, tenant) | events.NamespaceRemoved(number, tenant):
@@ -177,19 +179,22 @@ def change_of(
 
 
 def _change_of_entity(event: events.Renamed | events.PoliciesPut, directory: Directory) -> InventoryChange | None:
-    if event.level == NAMESPACE:
+    namespace = directory.namespace_by_id(event.id) if event.level == NAMESPACE else None
+    tenant = directory.tenant_by_id(event.id) if event.level == TENANT else None
+    if namespace is not None:
         here = _in_namespace("namespace-moved", event.id, directory)
-    elif event.level == TENANT:
-        name = _tenant_name(event.id, directory)
-        here = InventoryChange("tenant-renamed", name, tenant_id=event.id) if name else None
+    elif tenant is not None:
+        here = InventoryChange("tenant-renamed", tenant.name, tenant_id=event.id)
     else:
-        here = InventoryChange("policies")
+        here = InventoryChange("policies") if event.level == ACCOUNT else None
     if here is None:
         return None
     if isinstance(event, events.PoliciesPut):
         return here._replace(kind="policies", policies=event.policies)
-    old = event.name if event.level == TENANT else f"{_tenant_name(event.tenant, directory)}/{event.name}"
-    return here._replace(old=old)
+    if namespace is not None:
+        old = f"{_tenant_name(event.tenant, directory)}/{event.name}"
+        return here._replace(old=old, labels=namespace.labels, subjects=namespace.subjects)
+    return None if tenant is None else here._replace(old=event.name, labels=tenant.labels)
 
 
 def _change_of_topics(

@@ -180,7 +180,7 @@ def test_those_who_follow_a_tenant_are_told_of_namespaces_that_move_to_it() -> N
     dev = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "acme", "dev"))
     several.do(1, lambda inventory: inventory.change, UpdateNamespace(dev.id, bolt.id, "test", None))
     kinds = [(change.kind, change.namespace) for change in follower.poll()]
-    assert kinds == [("namespace-put", "test"), ("namespace-moved", "test")]
+    assert kinds == [("namespace-moved", "test")]
     waiting = follower.begin(20_000)
     several.advance(300)
     several.create(2, "bolt/test", *(f"t{number}" for number in range(8)))

@@ -261,7 +261,7 @@ ROUTES = (
     HttpRoute(
         "PATCH", "/v1/streams/{name}", _change, _CHANGING,
         "Set configs (null resets one to its default), or add partitions",
-        (errors.StreamNotFound, *_DEFINING, *_WRITING), by_body=True,
+        (errors.StreamNotFound, errors.QueueShardsFixed, *_DEFINING, *_WRITING), by_body=True,
     ),
     HttpRoute(
         "DELETE", "/v1/streams/{name}", _delete, on_topic(Operation.DELETE), "Delete a stream with all its records",
