@@ -2,29 +2,18 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable
 
 import pytest
 from tests.queues.test_queues import HASH
 
 from duramen.base.errors import (
-    DuramenError,
-    NodeStopping,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
-    NotLeader,
     OffsetOutOfRange,
-    OutOfOrderSequence,
-    ProducerFenced,
-    StorageFailed,
-    StorageFull,
 )
 from duramen.base.ids import Position
-from duramen.codec.batch import BatchInput, DecodedRecord, Header, batches, encode, header, records
+from duramen.codec.batch import BatchInput, DecodedRecord, batches, encode, records
 from duramen.queues.changes import changes
 from duramen.queues.names import hash_by
 from duramen.queues.operations import NewEntry, delete_record, edit_record, entry_record, replace_record
-from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
     bounds,
     end_of,
@@ -200,109 +189,3 @@ def test_an_id_leads_to_the_name() -> None:
         shard.put(name)
     assert [name_of(shard.rows, topic_id(7, HASH(name))) for name in NAMES] == [*NAMES]
     assert name_of(shard.rows, topic_id(7, hash_by(b"other")(b"ann"))) is None
-
-
-def batch_of(sequence: int, epoch: int = 0, count: int = 2) -> Header:
-    return header(
-        encode([BatchInput(0, None, b"x")] * count, producer_id=5, producer_epoch=epoch, base_sequence=sequence)
-    )  # fmt: skip
-
-
-def test_a_batch_that_is_sent_again_is_stored_once() -> None:
-    producers, stored = TopicProducers(2), list[Callable[[int, DuramenError | None], None]]()
-    told = list[tuple[int, DuramenError | None]]()
-
-    def take(head: Header, topic: str = "a") -> None:
-        producers.take(
-            topic, head, stored.append, lambda offset, error: told.append((offset, error)),
-            lambda offset, done: done(offset, None),
-        )  # fmt: skip
-
-    take(batch_of(0))
-    take(batch_of(0))
-    assert len(stored) == 1
-    stored[0](7, None)
-    take(batch_of(0))
-    assert told == [(7, None)] * 3
-    take(batch_of(5))
-    assert isinstance(told.pop()[1], OutOfOrderSequence)
-    take(batch_of(2))
-    take(batch_of(0, epoch=1))
-    take(batch_of(4))
-    assert isinstance(told.pop()[1], ProducerFenced)
-    assert len(stored) == 3
-    for topic in "bcd":
-        take(batch_of(9), topic)
-    assert len(producers) == 2
-
-
-class Producing:
-    """Batches of two records of one producer, stored when a test says so."""
-
-    def __init__(self) -> None:
-        self.producers = TopicProducers(2)
-        self.stored: list[tuple[int, Callable[[int, DuramenError | None], None]]] = []
-        self.told: list[tuple[int, int, DuramenError | None]] = []
-        self.confirmed: list[int] = []
-
-    def send(self, *sequences: int) -> None:
-        for sequence in sequences:
-
-            def told(offset: int, error: DuramenError | None, sequence: int = sequence) -> None:
-                self.told.append((sequence, offset, error))
-
-            def store(done: Callable[[int, DuramenError | None], None], sequence: int = sequence) -> None:
-                self.stored.append((sequence, done))
-
-            def confirm(offset: int, done: Callable[[int, DuramenError | None], None]) -> None:
-                self.confirmed.append(offset)
-                done(offset, None)
-
-            self.producers.take("a", batch_of(sequence), store, told, confirm)
-
-    def answer(self, offset: int, error: DuramenError | None = None) -> None:
-        _, done = self.stored.pop(0)
-        done(offset, error)
-
-
-def test_a_batch_that_was_not_replicated_in_time_is_not_stored_again() -> None:
-    run = Producing()
-    run.send(0, 2)
-    run.answer(7, NotEnoughReplicasAfterAppend(""))
-    run.answer(9, NotEnoughReplicasAfterAppend(""))
-    run.told.clear()
-    run.send(0, 2, 4)
-    assert run.confirmed == [7, 9]
-    assert run.told == [(0, 7, None), (2, 9, None)]
-    assert [sequence for sequence, _ in run.stored] == [4]
-
-
-@pytest.mark.parametrize("kind", [NodeStopping, NotEnoughReplicas, NotLeader, StorageFailed, StorageFull])
-def test_only_after_a_batch_in_doubt_any_sequence_may_follow(kind: type[DuramenError]) -> None:
-    run = Producing()
-    run.send(0)
-    run.answer(-1, kind("failed"))
-    run.send(2)
-    assert [sequence for sequence, _ in run.stored] == ([] if kind.outcome_known else [2])
-
-
-@pytest.mark.parametrize("early", [True, False], ids=["refused after it", "stored before it"])
-def test_batches_after_a_refused_one_are_not_taken_for_the_first(early: bool) -> None:
-    run, error = Producing(), NotEnoughReplicas("")
-    if early:
-        run.send(0)
-        run.answer(-1, error)
-        run.send(2, 4)
-        assert run.told == [(0, -1, error), (2, -1, error), (4, -1, error)]
-        run.send(0, 2, 4)
-        assert [sequence for sequence, _ in run.stored] == [0, 2, 4]
-    else:
-        run.send(0, 2)
-        run.answer(-1, error)
-        run.answer(5)
-        run.send(0, 2)
-        assert [sequence for sequence, _ in run.stored] == [0]
-        run.answer(7)
-        run.send(4)
-        assert [sequence for sequence, _ in run.stored] == [4]
-    assert all(not isinstance(error, OutOfOrderSequence) for *_, error in run.told)

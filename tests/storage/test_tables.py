@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from duramen.base.errors import DuramenError, OutOfOrderSequence, ProducerFenced
 from duramen.codec.batch import BatchInput, Header, check, encode
-from duramen.storage.log.producers import ProducerTable
+from duramen.codec.sequences import FIRST_DERIVED_ID, derived_id
+from duramen.storage.log.producers import ANY_ID, MOST_DERIVED, ProducerTable
 
 
 def batch(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytearray:
@@ -98,6 +99,44 @@ def test_a_cut_forgets_nobody_whose_batches_it_takes() -> None:
     with pytest.raises(OutOfOrderSequence):
         producers.check(check(batch(3, 0, 1)))
     assert producers.check(check(batch(3, 0, 0))) is None
+
+
+def test_an_unknown_derived_id_begins_anywhere_and_forgetting_one_says_nothing_of_others() -> None:
+    producers = ProducerTable()
+    producers.add(check(batch(FIRST_DERIVED_ID + 1, 0, 7)), 5, 1000)
+    assert producers.check(check(batch(FIRST_DERIVED_ID + 1, 0, 7))) == 5
+    with pytest.raises(OutOfOrderSequence, match=r"^the producer writes sequence 9, not 8$"):
+        producers.check(check(batch(FIRST_DERIVED_ID + 1, 0, 9)))
+    producers.start_at(6)
+    producers.replace(ProducerTable(), 6)
+    producers.add(check(batch(FIRST_DERIVED_ID + 1, 0, 8)), 6, 1000)
+    assert producers.expire(1001)
+    assert (len(producers), producers.forgotten_id) == (0, -1)
+    assert producers.check(check(batch(FIRST_DERIVED_ID + 1, 0, 8))) is None
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(check(batch(3, 0, 9)))
+
+
+def test_the_newest_derived_ids_are_kept_also_by_a_table_of_rows() -> None:
+    producers, head = ProducerTable(), check(batch(FIRST_DERIVED_ID, 0, 0))
+    producers.add(check(batch(1, 0, 0)), 0, 0)
+    for number in range(MOST_DERIVED):
+        producers.add(head._replace(producer_id=FIRST_DERIVED_ID + number), number, 0)
+    producers.add(head._replace(base_sequence=1), MOST_DERIVED, 0)  # the first is the newest now
+    producers.add(head._replace(producer_id=ANY_ID - 1), MOST_DERIVED + 1, 0)
+    restored = ProducerTable(producers.rows())
+    for table in (producers, restored):
+        table.add(head._replace(producer_id=ANY_ID - 2), MOST_DERIVED + 2, 0)
+        assert len(table) == MOST_DERIVED + 1
+        assert table.has_written(1)
+        assert [table.has_written(FIRST_DERIVED_ID + number) for number in range(4)] == [True, False, False, True]
+
+
+@given(st.binary(min_size=8, max_size=16))
+@example(b"\xff" * 8)
+@example(b"\x3f" + b"\xff" * 7)
+def test_derived_ids_are_neither_ids_of_producers_nor_the_one_that_stands_for_all(hashed: bytes) -> None:
+    assert FIRST_DERIVED_ID <= derived_id(hashed) < ANY_ID
 
 
 class Placed(NamedTuple):

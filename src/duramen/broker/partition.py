@@ -27,6 +27,7 @@ from duramen.codec.batch import (
     header,
     set_append_time,
 )
+from duramen.codec.sequences import FIRST_DERIVED_ID
 from duramen.keyed.floors import SnapshotFloor
 from duramen.metadata.partitions import PartitionId
 from duramen.storage.log.log import Log
@@ -148,7 +149,7 @@ class Partition:
         return self.log.last_stable_offset
 
     def producers(self) -> list[Writer]:
-        """The known producers with an id."""
+        """The known producers with an id; derived ids are none that a client has."""
         transactions = self.log.transactions
         return [
             Writer(
@@ -159,6 +160,7 @@ class Partition:
                 -1 if (first := transactions.first_offset(producer_id)) is None else first,
             )
             for producer_id, epoch, last_ms, batches in self.log.producers.rows()
+            if producer_id < FIRST_DERIVED_ID
         ]
 
     def check_epoch(self, epoch: int) -> None:
@@ -231,7 +233,7 @@ class Partition:
             error = too_large(batch, stream)
         if error is None and stream.shards and self.state is not None:
             error = self.state.problem
-            if error is None and not self._is_repeated(head):
+            if error is None and not self.is_repeated(head):
                 error = self.state.refusal(head.records)
         if error is not None:
             self._refuse(came, done, error)
@@ -247,8 +249,8 @@ class Partition:
             done = self.state.once_applied(head.last_offset_delta + 1, len(batch), done)
         self.append_checked(batch, head, done)
 
-    def _is_repeated(self, head: Header) -> bool:
-        """Whether the store appends nothing for an idempotent producer's batch."""
+    def is_repeated(self, head: Header) -> bool:
+        """Whether the store appends nothing for an idempotent producer's batch: it is a duplicate, or is refused."""
         try:
             return head.producer_id >= 0 and self.log.producers.check(head) is not None
         except DuramenError:
@@ -297,6 +299,11 @@ class Partition:
         """A batch is refused and its producer will send it again: later batches are refused until then."""
         if len(batch) >= HEADER_BYTES:
             self._store.note_refused(self.log, header(batch), error)
+
+    def refused(self, head: Header, error: DuramenError) -> None:
+        """A batch with that header was refused before `append`: note it if its producer will send it again."""
+        if isinstance(error, SENT_AGAIN):
+            self._store.note_refused(self.log, head, error)
 
     def check(self, batch: bytearray | memoryview) -> Header:
         """The header of a producer's batch that may be appended. Raises the error of `append`.

@@ -25,9 +25,10 @@ from duramen.base.ports import StateRows
 from duramen.broker.fetch import FetchResult, FetchSource
 from duramen.broker.partition import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from duramen.broker.streams import Stream
-from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, check, encode_record, near, records, seal
+from duramen.codec.batch import TRANSACTIONAL, DecodedRecord, Header, check, encode_record, header, near, records, seal
 from duramen.codec.partitioner import partition_of
 from duramen.codec.queue_entries import KEY_HEADER, LONGEST_NAME_BYTES, OWNER_HEADER, RESERVED_PREFIX
+from duramen.codec.sequences import derived_id
 from duramen.coordinators.group.topics import LASTING, MOST_COUNTED
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.inventory.topics import FoundTopic
@@ -36,7 +37,6 @@ from duramen.inventory.names import TopicPath, kafka_path
 from duramen.metadata.partitions import PartitionId
 from duramen.queues.names import Queue
 from duramen.queues.owners import has_owner, stored_bytes
-from duramen.queues.producers import TopicProducers
 from duramen.queues.topics import (
     SharedRead,
     end_of,
@@ -84,7 +84,6 @@ class QueueTopics:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.producers = TopicProducers()
         self._spaces: dict[str, Stream] = {}
         self._lengths: tuple[int, ...] = ()
         self._ids: OrderedDict[bytes, str] = OrderedDict()
@@ -327,34 +326,32 @@ class QueueTopic(LightTopic):
         return 0 if self.entry is None else quotas.consumed(account, self.entry, size)
 
     def append(self, batch: memoryview, done: Appended, *, all_replicas: bool) -> None:
-        """As of `LightTopic`: the records become entries, acknowledged once every read shows them."""
-        space, limit = self._space, self._space.decoded_limit_bytes
+        """As of `LightTopic`: the records become entries, acknowledged once every read shows them.
+
+        The log recognises repeated batches by a derived id, as the producer counts sequences by the topic's name.
+        """
+        head = header(batch)
+        if head.producer_id >= 0:
+            pair = self.id.bytes + head.producer_id.to_bytes(8, "big")
+            head = head._replace(producer_id=derived_id(hash_of(self._space)(pair)))
         try:
             self.partition.check_leads()
-            head = check(batch)
+            check(batch)
             if head.attributes & TRANSACTIONAL:
                 raise QueueTransactionRefused(f"{self.name} is a queue's topic and takes no transactions")
-            found = list(records(batch, verify=False, limit_bytes=limit))
-            sealed = _entries(self.name, self._queue.name, found, self._new_owner())
+            found = list(records(batch, verify=False, limit_bytes=self._space.decoded_limit_bytes))
+            sealed = _entries(self.name, self._queue.name, found, self._new_owner(), head)
+            counted = _nothing if self.partition.is_repeated(head) else self._count(found)
         except DuramenError as error:
+            self.partition.refused(head, error)
             done(-1, error)
             return
 
-        def store(stored: Appended) -> None:
-            try:
-                counted = self._count(found)
-            except DuramenError as error:
-                stored(-1, error)
-                return
+        def appended(offset: int, error: DuramenError | None) -> None:
+            counted()
+            done(offset, error)
 
-            def appended(offset: int, error: DuramenError | None) -> None:
-                counted()
-                stored(offset, error)
-
-            self.partition.append(sealed, appended, all_replicas=all_replicas)
-
-        # A producer counts sequences by the topic's name.
-        self._topics.producers.take((space.id, self.id), head, store, done, self.partition.when_replicated)
+        self.partition.append(sealed, appended, all_replicas=all_replicas)
 
     def _count(self, found: list[DecodedRecord]) -> Callable[[], None]:
         """Count records by the quota of bytes, until what is returned is called. Raises BytesQuotaExceeded."""
@@ -520,8 +517,11 @@ def _remember(known: OrderedDict[_K, _T], id_: _K, what: _T) -> None:
         known.popitem(last=False)
 
 
-def _entries(topic: str, queue: bytes, found: list[DecodedRecord], owner: int | None) -> bytearray:
-    """The entries that a producer's records are, as a batch; the first says the owner. Raises BatchInvalid."""
+def _entries(topic: str, queue: bytes, found: list[DecodedRecord], owner: int | None, head: Header) -> bytearray:
+    """The entries that a producer's records are, as a batch; the first says the owner. Raises BatchInvalid.
+
+    `head` has the producer.
+    """
     if not found:
         raise BatchInvalid("there are no records in the batch")
     wrong = [
@@ -550,4 +550,7 @@ def _entries(topic: str, queue: bytes, found: list[DecodedRecord], owner: int | 
         )
         for place, record in enumerate(found)
     ]  # fmt: skip
-    return seal(b"".join(encoded), len(found), base_ms, max(record.timestamp for record in found))
+    return seal(
+        b"".join(encoded), len(found), base_ms, max(record.timestamp for record in found),
+        producer_id=head.producer_id, producer_epoch=head.producer_epoch, base_sequence=head.base_sequence,
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from duramen.codec.bulk_names import Rows, rows_of_lines
-from duramen.coordinators.inventory.inventory import TopicMove
+from duramen.coordinators.inventory.moves import TopicMove
 from duramen.doors.http.bulk import failed_names, lacking_names, list_failed, rows_of_body
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call

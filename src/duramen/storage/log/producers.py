@@ -3,20 +3,28 @@
 A log also keeps its *forgotten id*, the highest producer id that it has forgotten. An unknown producer above it has
 written nothing yet, so its first batch must have sequence 0. For an unknown producer up to it any sequence is accepted,
 because the log cannot tell.
+
+*Derived ids* (see `codec.sequences`) have no order. An unknown one may start with any sequence. There are as many as
+pairs of a producer and a topic, so only the newest of them are kept.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 from duramen.base.errors import OutOfOrderSequence, ProducerFenced
 from duramen.codec.batch import Header
+from duramen.codec.sequences import FIRST_DERIVED_ID, producer_text
 
-__all__ = ["ANY_ID", "NO_ID", "Appended", "ProducerRow", "ProducerTable"]
+__all__ = ["ANY_ID", "MOST_DERIVED", "NO_ID", "Appended", "ProducerRow", "ProducerTable"]
 
 NO_ID: Final = -1
 """The forgotten id of a log that has forgotten no producer."""
 ANY_ID: Final = (1 << 63) - 1
 """The forgotten id of a log whose forgotten producers are unknown, until it is bounded."""
+
+MOST_DERIVED: Final = 10_000
+"""The number of derived ids that a log knows: at most 11 MB."""
 
 _REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
@@ -50,13 +58,21 @@ class _Producer:
 class ProducerTable:
     """Producers by id. Call `check` before an append, `add` with it. `forgotten_id` is the highest forgotten id."""
 
-    __slots__ = ("_producers", "forgotten_id")
+    __slots__ = ("_derived", "_producers", "forgotten_id")
 
     def __init__(self, rows: Iterable[ProducerRow] = (), forgotten_id: int = NO_ID) -> None:
         self.forgotten_id = forgotten_id
         self._producers = {
             row[0]: _Producer(row[1], row[2], [(first, last, base) for first, last, base in row[3]]) for row in rows
         }
+        self._derived: OrderedDict[int, None] | None = None  # derived ids in the order of their last batches
+        derived = [id_ for id_ in self._producers if id_ >= FIRST_DERIVED_ID]
+        if derived:
+            self._derived = OrderedDict.fromkeys(sorted(derived, key=self._last_offset))
+
+    def _last_offset(self, id_: int) -> int:
+        batches = self._producers[id_].batches
+        return batches[-1][2] if batches else -1
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -75,12 +91,14 @@ class ProducerTable:
             return None
         if batch.producer_epoch < producer.epoch:
             raise ProducerFenced(
-                f"producer {batch.producer_id} writes with epoch {batch.producer_epoch}; {producer.epoch} has written"
+                f"{producer_text(batch.producer_id)} writes with epoch {batch.producer_epoch}; {producer.epoch} has"
+                " written"
             )
         if batch.producer_epoch > producer.epoch:
             if first != 0:
                 raise OutOfOrderSequence(
-                    f"producer {batch.producer_id} begins epoch {batch.producer_epoch} with sequence {first}, not 0"
+                    f"{producer_text(batch.producer_id)} begins epoch {batch.producer_epoch} with sequence {first},"
+                    " not 0"
                 )
             return None
         last = first + batch.records - 1 & _SEQUENCE_MASK
@@ -89,7 +107,7 @@ class ProducerTable:
                 return base_offset
         expected = producer.batches[-1][1] + 1 & _SEQUENCE_MASK if producer.batches else 0
         if first != expected:
-            raise OutOfOrderSequence(f"producer {batch.producer_id} writes sequence {first}, not {expected}")
+            raise OutOfOrderSequence(f"{producer_text(batch.producer_id)} writes sequence {first}, not {expected}")
         return None
 
     def follow(self, batches: Iterable[Appended]) -> bool:
@@ -119,7 +137,7 @@ class ProducerTable:
         return True
 
     def _check_unknown(self, batch: Header) -> None:
-        if batch.base_sequence and batch.producer_id > self.forgotten_id:
+        if batch.base_sequence and self.forgotten_id < batch.producer_id < FIRST_DERIVED_ID:
             raise OutOfOrderSequence(
                 f"producer {batch.producer_id} has written nothing here and begins with sequence"
                 f" {batch.base_sequence}, not 0"
@@ -129,6 +147,8 @@ class ProducerTable:
         """Add a batch that was appended at `base_offset`."""
         first = batch.base_sequence
         producer = self._producers.get(batch.producer_id)
+        if batch.producer_id >= FIRST_DERIVED_ID:
+            self._keep_derived(batch.producer_id)
         if first < 0:
             # A marker has no sequence, but may start an epoch: late batches of an older one are refused from now on.
             if producer is None or producer.epoch != batch.producer_epoch:
@@ -142,6 +162,17 @@ class ProducerTable:
         producer.batches.append(entry)
         if len(producer.batches) > _REMEMBERED:
             del producer.batches[0]
+
+    def _keep_derived(self, id_: int) -> None:
+        """A derived id is the newest one: forget the oldest."""
+        derived = self._derived
+        if derived is None:
+            derived = self._derived = OrderedDict()
+        derived[id_] = None
+        derived.move_to_end(id_)
+        while len(derived) > MOST_DERIVED:
+            oldest, _ = derived.popitem(last=False)
+            self._producers.pop(oldest, None)
 
     def add_all(self, batches: Iterable[Appended], now_ms: int) -> None:
         """Add batches that `follow` has accepted, at their offsets."""
@@ -163,9 +194,16 @@ class ProducerTable:
     def put_back(self, producer_id: int, row: ProducerRow | None) -> None:
         """Restore the entry of a producer."""
         if row is None:
-            self._producers.pop(producer_id, None)
+            self._remove(producer_id)
         else:
+            if producer_id >= FIRST_DERIVED_ID:
+                self._keep_derived(producer_id)
             self._producers[producer_id] = _Producer(row[1], row[2], list(row[3]))
+
+    def _remove(self, id_: int) -> None:
+        self._producers.pop(id_, None)
+        if self._derived is not None:
+            self._derived.pop(id_, None)
 
     def has_written(self, producer_id: int) -> bool:
         """Whether batches of the producer are known; markers do not count."""
@@ -180,14 +218,19 @@ class ProducerTable:
     def clear(self) -> None:
         """Remove all producers."""
         self._producers.clear()
+        self._derived = None
 
     def expire(self, before_ms: int) -> bool:
         """Forget producers whose last append was before `before_ms`; returns whether there were any."""
         expired = [id_ for id_, producer in self._producers.items() if producer.last_ms < before_ms]
         for id_ in expired:
-            del self._producers[id_]
-            self.forget_up_to(id_)
+            self._remove(id_)
+            self._forget(id_)
         return bool(expired)
+
+    def _forget(self, id_: int) -> None:
+        if id_ < FIRST_DERIVED_ID:
+            self.forget_up_to(id_)
 
     def forget_up_to(self, forgotten_id: int) -> bool:
         """Note that producers up to that id may be forgotten; returns whether that is new."""
@@ -208,7 +251,7 @@ class ProducerTable:
         """
         for id_, producer in self._producers.items():
             if producer.batches and producer.batches[-1][2] < start_offset:
-                self.forget_up_to(id_)
+                self._forget(id_)
 
     def replace(self, found: "ProducerTable", end_offset: int) -> None:
         """The log ends at `end_offset`, and `found` is built from its remaining batches.
@@ -218,8 +261,8 @@ class ProducerTable:
         """
         for id_, producer in self._producers.items():
             if id_ not in found._producers and producer.batches and producer.batches[0][2] < end_offset:
-                self.forget_up_to(id_)
-        self._producers = found._producers
+                self._forget(id_)
+        self._producers, self._derived = found._producers, found._derived
 
     def rows(self) -> list[ProducerRow]:
         """The entries as plain values."""

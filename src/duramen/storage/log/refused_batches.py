@@ -14,7 +14,7 @@ from duramen.base import errors
 from duramen.base.errors import DuramenError
 from duramen.base.ports import Clock
 from duramen.codec.batch import Header
-from duramen.codec.sequences import is_before
+from duramen.codec.sequences import is_before, producer_text
 
 __all__ = ["NEW_LEADER_MS", "REMEMBERED_MS", "SENT_AGAIN", "Refusals"]
 
@@ -82,8 +82,8 @@ class Refusals:
         late = found.until_ms <= self._clock.monotonic_ms()
         if not late and is_before(found.sequence, head.base_sequence):
             raise found.error(
-                f"producer {head.producer_id} writes sequence {head.base_sequence}, but {found.sequence} was refused"
-                " and must be sent again first"
+                f"{producer_text(head.producer_id)} writes sequence {head.base_sequence}, but {found.sequence} was"
+                " refused and must be sent again first"
             )
 
     def taken(self, place: Hashable, head: Header) -> None:

@@ -218,8 +218,8 @@ def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
 
 
 def _produce_light(
-    pending: PendingProduce, exchange: Exchange, topic: LightTopic, places: list[PartitionResponse],
-    partitions: Sequence[PartitionData],
+    context: Context, pending: PendingProduce, exchange: Exchange, topic: LightTopic,
+    places: list[PartitionResponse], partitions: Sequence[PartitionData],
 ) -> None:  # fmt: skip
     request: ProduceRequest = exchange.request
     for place, (index, records) in enumerate(partitions):
@@ -235,6 +235,10 @@ def _produce_light(
             continue
         pending.throttle_ms = max(pending.throttle_ms, topic.produced(len(records)))
         done = partial(pending.light_done, places, place, topic)
+        gap = out_of_order(context, topic.name, index, records)
+        if gap is not None:
+            done(-1, gap)
+            continue
         topic.append(records, done, all_replicas=request.acks == _ALL_REPLICAS)
 
 
@@ -252,7 +256,7 @@ def handle_produce(context: Context, exchange: Exchange) -> None:
         stream = topics.find(name)
         light = None if stream is not None else topics.light(name)
         if light is not None:
-            _produce_light(pending, exchange, light, places, partitions)
+            _produce_light(context, pending, exchange, light, places, partitions)
             continue
         for place, (index, records) in enumerate(partitions):
             if stream is None:
