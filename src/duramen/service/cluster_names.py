@@ -8,8 +8,8 @@ from uuid import UUID
 from duramen.base.errors import CoordinatorLoading, DuramenError
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.group.topics import LASTING, LightFound, LightLag, LightQueue
-from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.coordinators.inventory.shard import queue_space_of
+from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.coordinators.queue.shard import hash_of
 from duramen.groups.topics import GroupTopic
 from duramen.inventory.names import kafka_path

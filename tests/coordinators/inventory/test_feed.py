@@ -291,10 +291,7 @@ def test_each_update_is_one_change_with_all_of_it(live: bool) -> None:
     for command, kinds in steps:
         waiting = follower.begin(60_000) if live else None
         node.do(node.inventory.change, command)
-        if waiting is not None and kinds:
-            told = follower.take(waiting.value)
-        else:
-            told = follower.poll()
+        told = follower.take(waiting.value) if waiting is not None and kinds else follower.poll()
         assert [change.kind for change in told] == kinds
         for change in told:
             if change.namespace_id:
