@@ -1,0 +1,132 @@
+"""Idempotent producers of queues' topics and of topics of the inventory while leaders of their shards are killed."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from tests.clients import CONFLUENT, until
+from tests.raw import connect, produce_bytes
+
+import duramen
+from duramen.base.errors import DuramenError
+from duramen.codec.batch import BatchInput, encode
+from duramen.codec.kafka.errors import ErrorCode
+from duramen.codec.kafka.produce import PartitionResponse
+from duramen.codec.kafka.versions import ApiKey
+from duramen.node.processes import NodeProcesses
+
+WAIT_S = 60.0
+SETTINGS = {"inventory.shards": 3, "inventory.queue.shards": 3}
+TOPICS = [*(f"mail.user-{number}" for number in range(4)), *(f"apex.dev.orders-{number}" for number in range(3))]
+
+
+def make_topics(nodes: NodeProcesses) -> None:
+    with duramen.connect(nodes.nodes[1].http) as client:
+        client.spaces.create("mail", shards=3, config={"queue.topic.prefix": "mail."})
+        client.inventory.create_tenants(["apex"])
+
+        def made() -> bool:
+            try:
+                client.inventory.create_namespaces("apex", ["dev"])
+                client.inventory.create_topics("apex/dev", [f"orders-{number}" for number in range(3)])
+            except DuramenError:
+                return False
+            return True
+
+        until(made, WAIT_S)
+
+
+def leader_of(nodes: NodeProcesses, topic: str) -> int:
+    """The leader of a topic, once a node that runs knows a live one."""
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers, "log_level": 0})
+
+    def found() -> int:
+        try:
+            partitions = admin.list_topics(topic, timeout=5).topics[topic].partitions
+        except KafkaException:
+            return 0
+        return partitions[0].leader if partitions and partitions[0].leader in nodes.running else 0
+
+    return until(found, WAIT_S)
+
+
+class RawProducer:
+    """An idempotent producer that sends batches of two records to the leader of their topic."""
+
+    def __init__(self, nodes: NodeProcesses) -> None:
+        self._nodes = nodes
+        connection = connect(nodes.nodes[1])
+        made = {"transactional_id": None, "transaction_timeout_ms": 1000}
+        self._id = until(lambda: connection.request(ApiKey.INIT_PRODUCER_ID, made)["producer_id"] + 1, WAIT_S) - 1
+        connection.close()
+
+    def send(self, topic: str, sequence: int) -> int:
+        """The offset, once a leader takes the batch."""
+        new = [BatchInput(1, None, b"%d" % number) for number in (sequence, sequence + 1)]
+        batch = encode(new, producer_id=self._id, producer_epoch=0, base_sequence=sequence)
+
+        def sent() -> PartitionResponse | None:
+            connection = connect(self._nodes.nodes[leader_of(self._nodes, topic)])
+            answer = produce_bytes(connection, topic, batch)
+            connection.close()
+            return (
+                None
+                if answer.error_code
+                in (
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                )
+                else answer
+            )
+
+        answer = until(sent, WAIT_S)
+        assert answer is not None
+        assert answer.error_code == 0, answer
+        return answer.base_offset
+
+
+@pytest.mark.long
+def test_a_batch_that_is_sent_again_to_the_next_leader_is_stored_once(tmp_path: Path) -> None:
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        make_topics(nodes)
+        producer = RawProducer(nodes)
+        for topic in (TOPICS[0], TOPICS[-1]):
+            first = [producer.send(topic, sequence) for sequence in (0, 2, 4)]
+            leader = leader_of(nodes, topic)
+            nodes.kill(leader)
+            assert [producer.send(topic, sequence) for sequence in (4, 0, 2)] == [first[2], *first[:2]]
+            assert producer.send(topic, 6) == producer.send(topic, 6) > first[2]
+            nodes.start([leader])
+            reads = CONFLUENT.consume(nodes.bootstrap_servers, topic, 1, 8)
+            assert [read.value for read in reads] == [b"%d" % number for number in range(8)]
+
+
+@pytest.mark.long
+def test_a_producer_with_batches_in_flight_goes_on_while_each_node_is_killed(tmp_path: Path) -> None:
+    count = 3000
+    with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
+        make_topics(nodes)
+        options = {"linger.ms": 0, "batch.num.messages": 3, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        producer = Producer({"bootstrap.servers": nodes.bootstrap_servers, "enable.idempotence": True, **options})
+        failed = list[object]()
+
+        def told(error: object, _: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for number in range(count):
+            for topic in TOPICS:
+                producer.produce(topic, b"%d" % number, on_delivery=told)
+            producer.poll(0)
+            if number % 1000 == 500:
+                killed = 1 + number // 1000
+                nodes.kill(killed)
+                until(lambda: producer.poll(0.1) >= 0 and len(producer) < len(TOPICS), WAIT_S)
+                nodes.start([killed])
+        assert producer.flush(2 * WAIT_S) == 0
+        assert not failed
+        for topic in TOPICS:
+            reads = CONFLUENT.consume(nodes.bootstrap_servers, topic, 1, count)
+            assert [read.value for read in reads] == [b"%d" % number for number in range(count)]
