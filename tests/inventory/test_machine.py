@@ -70,7 +70,7 @@ def test_steps_together_come_to_what_each_comes_to_alone() -> None:
     assert everything == [*alone.rows.scan(b"", b"\xff")]
     assert together.records == blocks + 1  # what becomes of names is one event
     assert alone.records == blocks + len(steps)
-    assert len({subjects_of(step) for step in steps}) == len(steps)
+    assert len(subjects_of(steps)) == len(steps)
 
 
 def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -> None:

@@ -11,7 +11,7 @@ another node has left, or one without a response, it makes all shards refuse ste
 no step in transit takes effect later.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -76,7 +76,6 @@ from duramen.inventory.steps import (
     StepsTogether,
     TopicStep,
     decide_together,
-    names_of,
 )
 
 __all__ = [
@@ -192,27 +191,26 @@ def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tup
     locks: Iterable[int] = range(_LOCKS)
     if isinstance(command, CreateTopics) and command.total < _LOCKS:
         locks = {crc32(name) % _LOCKS for block in command.blocks for name in unpack_names(block.body)}
-    found = [(command.namespace, lock, "names") for lock in locks]
+    found: list[Hashable] = [command.namespace * _LOCKS + lock for lock in locks]
     if not isinstance(command, CreateTopics) or command.total >= _LEAST_OF_A_BLOCK:
         # Blocks must not overlap: each of two concurrent commands would consider its names alone.
-        found.append((command.namespace, 0, "blocks"))
+        found.append((command.namespace, "blocks"))
     return tuple(found)
 
 
 def _keys_of_steps(steps: Iterable[ChangeStep]) -> tuple[Hashable, ...]:
     # Changes of other names of the namespace can run concurrently.
-    names, sequences = set[tuple[int, int]](), set[int]()
+    names, sequences = list[tuple[int, bytes]](), list[int]()
     for step in steps:
-        for namespace, name in (step.origin,) if isinstance(step, PlaceTopic) else names_of(step):
-            names.add((namespace, crc32(name) % _LOCKS))
+        names += step.locked()
         if isinstance(step, TopicStep):
-            sequences.add(step.sequence % _LOCKS)
-    locks = (_lock_of_topic(sequence) for sequence in sequences)
-    return (*((namespace, lock, "names") for namespace, lock in names), *locks)
+            sequences.append(step.sequence)
+    locks = {namespace * _LOCKS + crc32(name) % _LOCKS for namespace, name in names}
+    return (*locks, *map(_lock_of_topic, sequences))
 
 
-def _lock_of_topic(sequence: int) -> tuple[int, str]:
-    return sequence % _LOCKS, "ids"
+def _lock_of_topic(sequence: int) -> int:
+    return -1 - sequence % _LOCKS
 
 
 class TopicShardState:
@@ -231,7 +229,7 @@ class TopicShardState:
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
         """The events of a command, and its response. Raises the error of a refusal."""
         if isinstance(command, StepsTogether):
-            return decide_together(command.steps, rows, self._decide)
+            return decide_together(command.steps, rows, self._decide_step)
         if isinstance(command, Fence | Fenced):
             if command.token < self._token:
                 raise CoordinatorLoading("another node has resumed the change that this node started")
@@ -245,20 +243,6 @@ class TopicShardState:
         match command:
             case CreateTopics():
                 return self._create(command, rows)
-            case BeginChange():
-                return self._begin(command, rows)
-            case MoveWithin():
-                return self._move_within(command, rows)
-            case BindName():
-                return self._bind(command, rows)
-            case EndChange():
-                return self._end(command, rows)
-            case PlaceTopic():
-                return self._place_and_end(command, rows)
-            case RemoveTopic():
-                return self._remove(command, rows)
-            case AddAlias() | RemoveAlias():
-                return self._alias(command, rows)
             case SetTopicPolicies(sequence, policies):
                 return self._set_policies(sequence, policies, rows)
             case DropNamespace(namespace):
@@ -266,6 +250,12 @@ class TopicShardState:
                 return ([] if there else [NamespaceDropped(namespace)]), None
             case SweepNamespace(namespace):
                 return self._sweep(namespace, rows)
+            case _:
+                return self._decide_step(command, rows)
+
+    def _decide_step(self, step: ChangeStep, rows: StateRows) -> _Decided:
+        decided: _Decided = _DECIDERS[type(step)](self, step, rows)
+        return decided
 
     # -- names --------------------------------------------------------------------------------------
 
@@ -306,43 +296,50 @@ class TopicShardState:
         value = None if row is None else name_value(row, self._shard)
         return NameChanged(namespace, name, value, None if pending is None else encode_pending(pending))
 
-    def _begin(
-        self, command: BeginChange, rows: StateRows
-    ) -> tuple[list[InventoryEvent], tuple[NameRow, PendingChange]]:  # fmt: skip
+    def _begin(self, command: BeginChange, rows: StateRows) -> _Decided:
+        return self._marked(command, self._leaving(command, rows))
+
+    def _leaving(self, command: BeginChange | MoveWithin, rows: StateRows) -> NameRow:
+        """The row of a name that can be changed."""
         self._check_namespace(command.namespace, rows)
         row = self._row(command.namespace, command.name, rows)
         if row.flags & LEAVING:
             raise TopicBusy(f"a change of {command.name.decode()} is in progress")
+        return row
+
+    def _marked(self, command: BeginChange, row: NameRow) -> _Decided:
         kind = command.kind
         if row.flags & ALIAS:
             if kind != "delete":
                 raise TopicIsAlias(f"{command.name.decode()} is an alias")
             kind = "unalias"
-        if kind == "move" and (command.to_namespace, command.to_name) == (command.namespace, command.name):
-            raise TopicExists(f"the topic is called {command.name.decode()} already")
+        if kind == "move":
+            _check_target(command)
         pending = PendingChange(kind, *row.key, command.to_namespace, command.to_name, command.keep_alias)
         marked = NameRow(row.flags | LEAVING, row.key)
         return [self._changed(command.namespace, command.name, marked, pending)], (row, pending)
 
     def _move_within(self, command: MoveWithin, rows: StateRows) -> _Decided:
-        namespace, name, to_namespace, to_name, keep_alias = command
-        begin = BeginChange(namespace, name, "move", to_namespace, to_name, keep_alias)
-        begun, (row, pending) = self._begin(begin, rows)
-        if row.key.shard != self._shard:
-            return begun, (row, pending)  # the shard that created it must be asked
-        self._check_namespace(to_namespace, rows)
-        there = value_of_name(rows, to_namespace, to_name)
+        row = self._leaving(command, rows)
+        if row.flags & ALIAS or row.key.shard != self._shard:
+            begin = BeginChange(
+                command.namespace, command.name, "move", command.to_namespace, command.to_name, command.keep_alias
+            )
+            return self._marked(begin, row)  # the shard that created it must be asked
+        _check_target(command)
+        origin, target = Place(command.namespace, command.name), Place(command.to_namespace, command.to_name)
+        self._check_namespace(target.namespace, rows)
+        there = value_of_name(rows, *target)
         if there is not None:
-            raise _taken(to_name, name_row(there, self._shard))
-        place = PlaceTopic(row.key.sequence, Place(namespace, name), Place(to_namespace, to_name), keep_alias)
+            raise _taken(target.name, name_row(there, self._shard))
+        place = PlaceTopic(row.key.sequence, origin, target, command.keep_alias)
         made, _ = self._place(place, rows, row)
-        kept = NameRow(ALIAS, row.key) if keep_alias else None
-        arrived = NameRow(ARRIVED, row.key)
-        names = self._changed(namespace, name, kept, None), self._changed(to_namespace, to_name, arrived, None)
+        kept = NameRow(ALIAS, row.key) if command.keep_alias else None
+        names = self._changed(*origin, kept, None), self._changed(*target, NameRow(ARRIVED, row.key), None)
         return [*made, *names], None
 
     def _bind(self, command: BindName, rows: StateRows) -> _Decided:
-        namespace, name, row, pending = command
+        namespace, name, row, pending = command.namespace, command.name, command.row, command.pending
         self._check_namespace(namespace, rows)
         value = value_of_name(rows, namespace, name)
         if value is not None:
@@ -354,7 +351,7 @@ class TopicShardState:
         return [self._changed(namespace, name, marked, pending)], None
 
     def _end(self, command: EndChange, rows: StateRows) -> _Decided:
-        namespace, name, row, pending = command
+        namespace, name, row, pending = command.namespace, command.name, command.row, command.pending
         if rows.get(pending_key(namespace, name)) != encode_pending(pending):
             return (), None
         if value_of_name(rows, namespace, name) is None:
@@ -364,8 +361,8 @@ class TopicShardState:
     # -- topics -------------------------------------------------------------------------------------
 
     def _place_and_end(self, command: PlaceTopic, rows: StateRows) -> _Decided:
-        sequence, origin, place, keep_alias, ends = command
-        if not ends:
+        sequence, origin, place, keep_alias = command.sequence, command.origin, command.place, command.keep_alias
+        if not command.ends:
             return self._place(command, rows)
         value = value_of_name(rows, *origin)
         made, _ = self._place(command, rows, None if value is None else name_row(value, self._shard))
@@ -376,7 +373,7 @@ class TopicShardState:
 
     def _place(self, command: PlaceTopic, rows: StateRows, row: NameRow | None = None) -> _Decided:
         """`row` is that of `origin`, if this shard has that name."""
-        sequence, origin, place, keep_alias, _ = command
+        sequence, origin, place, keep_alias = command.sequence, command.origin, command.place, command.keep_alias
         if row is not None and row.key == (self._shard, sequence) and not row.flags & (ALIAS | ARRIVED):
             now = origin  # it still has its original name
         else:
@@ -409,7 +406,7 @@ class TopicShardState:
         wanted = isinstance(command, AddAlias)
         if wanted and not current_place(rows, command.sequence).namespace:
             raise TopicNotFound("the topic was deleted")
-        sequence, namespace, name = command
+        sequence, namespace, name = command.sequence, command.namespace, command.name
         there = rows.get(alias_key(sequence, namespace, name)) is not None
         return ([] if there == wanted else [AliasChanged(sequence, namespace, name, wanted)]), None
 
@@ -431,6 +428,23 @@ class TopicShardState:
                 return [NamesRemoved(namespace, last)], True
         some = (*own_name_rows(rows, namespace, b""), *name_blocks(rows, namespace, b""))
         return ([NamesRemoved(namespace, BEHIND_NAMES)] if some else []), False
+
+
+_DECIDERS: Final[Mapping[type[ChangeStep], Callable[..., _Decided]]] = {
+    BeginChange: TopicShardState._begin,
+    MoveWithin: TopicShardState._move_within,
+    BindName: TopicShardState._bind,
+    EndChange: TopicShardState._end,
+    PlaceTopic: TopicShardState._place_and_end,
+    RemoveTopic: TopicShardState._remove,
+    AddAlias: TopicShardState._alias,
+    RemoveAlias: TopicShardState._alias,
+}
+
+
+def _check_target(command: BeginChange | MoveWithin) -> None:
+    if (command.to_namespace, command.to_name) == (command.namespace, command.name):
+        raise TopicExists(f"the topic is called {command.name.decode()} already")
 
 
 def _taken(name: bytes, row: NameRow) -> DuramenError:

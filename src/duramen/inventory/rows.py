@@ -22,6 +22,7 @@ block with the name (`name_rows`).
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duramen.base.errors import TopicNotFound
@@ -276,6 +277,7 @@ def count_key(namespace: int) -> bytes:
     return b"c" + _U32.pack(namespace)
 
 
+@lru_cache(4096)
 def dropped_key(namespace: int) -> bytes:
     """The key that marks a dropped namespace."""
     return b"d" + _U32.pack(namespace)

@@ -4,8 +4,10 @@ Pure.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFailed
 from duramen.base.ports import StateRows
@@ -21,96 +23,150 @@ from duramen.inventory.rows import (
 
 __all__ = [
     "AddAlias", "BeginChange", "BindName", "ChangeStep", "EndChange", "MoveWithin", "PlaceTopic", "RemoveAlias",
-    "RemoveTopic", "StepsTogether", "TopicStep", "decide_together", "names_of", "subjects_of",
+    "RemoveTopic", "StepsTogether", "TopicStep", "decide_together", "subjects_of",
 ]  # fmt: skip
 
 
-class BeginChange(NamedTuple):
+_Names: TypeAlias = tuple[tuple[int, bytes], ...]
+
+
+class _Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of the steps: there are many at a time, and the garbage collector need not visit them."""
+
+    def names(self) -> _Names:
+        """The names whose rows it changes."""
+        return ()
+
+    def locked(self) -> _Names:
+        """The names whose rows it changes or relies on."""
+        return self.names()
+
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        """Collect what it reads."""
+
+
+class _NameStep(_Step, frozen=True, array_like=True, gc=False):
+    namespace: int
+    name: bytes
+
+    def names(self) -> _Names:
+        return ((self.namespace, self.name),)
+
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        ahead.names.append((self.namespace, self.name))
+
+
+class BeginChange(_NameStep, frozen=True, array_like=True, gc=False):
     """Mark the name of a topic or an alias; the response is its previous row, and the change.
 
     For `kind` see `PendingChange`.
     """
 
-    namespace: int
-    name: bytes
     kind: str
     to_namespace: int = 0
     to_name: bytes = b""
     keep_alias: bool = False
 
 
-class MoveWithin(NamedTuple):
+class MoveWithin(_NameStep, frozen=True, array_like=True, gc=False):
     """Like BeginChange for a move to another name of this shard. A topic that this shard has created is moved at once.
 
     Then there is no response.
     """
 
-    namespace: int
-    name: bytes
     to_namespace: int
     to_name: bytes
-    keep_alias: bool = False
+    keep_alias: bool
+
+    def names(self) -> _Names:
+        return (self.namespace, self.name), (self.to_namespace, self.to_name)
+
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        origin, target = self.names()
+        ahead.names += (origin, target)
+        ahead.removed.add(origin)
 
 
-class BindName(NamedTuple):
+class BindName(_NameStep, frozen=True, array_like=True, gc=False):
     """Bind a marked name to a topic, valid once the topic's own shard decides so."""
 
-    namespace: int
-    name: bytes
     row: NameRow
     pending: PendingChange
 
 
-class EndChange(NamedTuple):
+class EndChange(_NameStep, frozen=True, array_like=True, gc=False):
     """End the change of a name; its row becomes this, None: it is removed."""
 
-    namespace: int
-    name: bytes
     row: NameRow | None
     pending: PendingChange
 
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        place = self.namespace, self.name
+        ahead.names.append(place)
+        ahead.keys.append(pending_key(*place))
+        if self.row is None:
+            ahead.removed.add(place)
 
-class PlaceTopic(NamedTuple):
+
+class TopicStep(_Step, frozen=True, array_like=True, gc=False):
+    """A step at the shard that has created the topic."""
+
+    sequence: int
+
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        ahead.keys.append(place_key(self.sequence))
+
+
+class PlaceTopic(TopicStep, frozen=True, array_like=True, gc=False):
     """Rename a topic that this shard has created from `origin`, which may stay as an alias.
 
     `ends`: this shard has the name `origin` too, and the change of that ends as well.
     """
 
-    sequence: int
     origin: Place
     place: Place
     keep_alias: bool = False
     ends: bool = False
 
+    def names(self) -> _Names:
+        return (self.origin,) if self.ends else ()
 
-class RemoveTopic(NamedTuple):
+    def locked(self) -> _Names:
+        return (self.origin,)
+
+    def read_ahead(self, ahead: "_Ahead") -> None:
+        if self.ends:
+            ahead.names.append(self.origin)
+            ahead.keys.append(pending_key(*self.origin))
+            ahead.removed.add(self.origin)
+        else:
+            ahead.keys.append(place_key(self.sequence))
+            ahead.namespaces.add(self.origin.namespace)
+
+
+class RemoveTopic(TopicStep, frozen=True, array_like=True, gc=False):
     """Delete a topic that this shard has created, and that has the name `origin`. Refused if it has aliases."""
 
-    sequence: int
     origin: Place
 
 
-class AddAlias(NamedTuple):
+class AddAlias(TopicStep, frozen=True, array_like=True, gc=False):
     """Add an alias to a topic that this shard has created."""
 
-    sequence: int
     namespace: int
     name: bytes
 
 
-class RemoveAlias(NamedTuple):
+class RemoveAlias(TopicStep, frozen=True, array_like=True, gc=False):
     """Remove an alias."""
 
-    sequence: int
     namespace: int
     name: bytes
 
 
-# Names for unions, because one that is written in place is made again by each evaluation.
-_NameStep: TypeAlias = BeginChange | BindName | EndChange
-_ReadNameStep: TypeAlias = BeginChange | BindName
-TopicStep: TypeAlias = PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
-ChangeStep: TypeAlias = _NameStep | MoveWithin | TopicStep
+ChangeStep: TypeAlias = (
+    BeginChange | MoveWithin | BindName | EndChange | PlaceTopic | RemoveTopic | AddAlias | RemoveAlias
+)
 
 
 class StepsTogether(NamedTuple):
@@ -122,53 +178,42 @@ class StepsTogether(NamedTuple):
 Decide = Callable[[ChangeStep, StateRows], tuple[Sequence[InventoryEvent], object]]
 
 
-def names_of(step: ChangeStep) -> tuple[tuple[int, bytes], ...]:
-    """The names whose rows a step changes."""
-    if isinstance(step, _NameStep):
-        return ((step.namespace, step.name),)
-    if isinstance(step, MoveWithin):
-        return (step.namespace, step.name), (step.to_namespace, step.to_name)
-    return (step.origin,) if isinstance(step, PlaceTopic) and step.ends else ()
-
-
-def subjects_of(step: ChangeStep) -> tuple[Hashable, ...]:
-    """The names and the topic of a step."""
-    if isinstance(step, TopicStep):
-        return (step.sequence, *names_of(step))
-    return names_of(step)
-
-
-def _read_ahead(steps: Sequence[ChangeStep], rows: StateRows) -> RowsReadAhead:
-    """Rows with everything that the steps need read ahead."""
-    found, keys = RowsReadAhead(rows), list[bytes]()
-    names, removed, origins = list[tuple[int, bytes]](), set[tuple[int, bytes]](), set[int]()
+def subjects_of(steps: Iterable[ChangeStep]) -> set[Hashable]:
+    """The names and the topics of steps."""
+    found = set[Hashable]()
     for step in steps:
-        names += names_of(step)
-        if isinstance(step, _ReadNameStep):
-            continue
-        if isinstance(step, EndChange):
-            keys.append(pending_key(step.namespace, step.name))
-            if step.row is None:
-                removed.add((step.namespace, step.name))
-        elif isinstance(step, MoveWithin):
-            removed.add((step.namespace, step.name))
-        elif isinstance(step, PlaceTopic) and step.ends:
-            keys.append(pending_key(*step.origin))
-            removed.add(step.origin)
-        else:
-            keys.append(place_key(step.sequence))
-            if isinstance(step, PlaceTopic):
-                origins.add(step.origin.namespace)
-    found.read([*keys, *map(dropped_key, {*origins, *(namespace for namespace, _ in names)})])
-    found.read_names(names, removed)
+        found.update(step.names())
+        if isinstance(step, TopicStep):
+            found.add(step.sequence)
     return found
+
+
+class _Ahead:
+    """What steps read: names, of which some may be `removed`, other rows, and whether namespaces were dropped."""
+
+    def __init__(self) -> None:
+        self.names = list[tuple[int, bytes]]()
+        self.removed = set[tuple[int, bytes]]()
+        self.keys = list[bytes]()
+        self.namespaces = set[int]()
+
+    def read(self, rows: StateRows) -> RowsReadAhead:
+        """The rows with all that read ahead."""
+        self.namespaces.update([namespace for namespace, _ in self.names])
+        found = RowsReadAhead(rows)
+        found.read([*self.keys, *map(dropped_key, self.namespaces)])
+        found.read_names(self.names, self.removed)
+        return found
 
 
 def decide_together(
     steps: Sequence[ChangeStep], rows: StateRows, decide: Decide
 ) -> tuple[list[InventoryEvent], object]:
     """The events of steps, and their responses. The changes of names are one event."""
-    known = _read_ahead(steps, rows)
+    ahead = _Ahead()
+    for step in steps:
+        step.read_ahead(ahead)
+    known = ahead.read(rows)
     made, names, responses = list[InventoryEvent](), list[NameChanged](), list[object]()
     for step in steps:
         try:
@@ -179,7 +224,7 @@ def decide_together(
             responses.append(error)
             continue
         for event in events:
-            if isinstance(event, NameChanged):
+            if type(event) is NameChanged:
                 names.append(event)
             else:
                 made.append(event)

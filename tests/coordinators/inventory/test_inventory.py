@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 
 from duramen.base.errors import (
@@ -571,7 +572,7 @@ def _kept_row(self: TopicShardState, command: object, rows: StateRows) -> object
     """The name that a topic had before stays when a change of it ends."""
     steps = command.steps if isinstance(command, StepsTogether) else ()
     kept = [
-        step._replace(row=NameRow(0, step.pending.key)) if isinstance(step, EndChange) and step.row is None else step
+        replace(step, row=NameRow(0, step.pending.key)) if isinstance(step, EndChange) and step.row is None else step
         for step in steps
     ]
     return DECIDE(self, StepsTogether(kept) if steps else command, rows)

@@ -99,15 +99,15 @@ class TopicMoves:
         def one_ended(number: int, error: DuramenError | None) -> None:
             ended((number,), (error,))
 
-        together, names = dict[tuple[int, int], list[int]](), set[Place]()
+        together, names = dict[tuple[int, int], list[int]](), set[tuple[int, bytes]]()
         for number, one in begun.items():
-            origin, target = Place(one.namespace, one.name), Place(one.to_namespace, one.to_name)
+            origin, target = (one.namespace, one.name), (one.to_namespace, one.to_name)
             if origin in names or target in names or origin == target:
                 parts.add()
                 self._move(one, partial(one_ended, number))
             else:
                 names.update((origin, target))
-                together.setdefault((origin.namespace, target.namespace), []).append(number)
+                together.setdefault((one.namespace, one.to_namespace), []).append(number)
         for numbers in together.values():
             parts.add()
             self._move_together([begun[number] for number in numbers], partial(ended, numbers))
@@ -165,11 +165,12 @@ class _MovesTogether:
         self._done = done
         self._origins = [Place(one.namespace, one.name) for one in moves]
         self._targets = [Place(one.to_namespace, one.to_name) for one in moves]
-        self._keep = [one.keep_alias for one in moves]
+        self._moves = moves
         self._leave_namespace = moves[0].namespace != moves[0].to_namespace
         count = shards.count
         self._origin_shards = [shard_of(*place, count) for place in self._origins]
         self._target_shards = [shard_of(*place, count) for place in self._targets]
+        self._arrived: dict[int, NameRow] = {}
         self._arrivals: dict[int, PendingChange] = {}
         self._problems: list[DuramenError | None] = [None] * len(moves)
         self._left = len(moves)
@@ -238,17 +239,18 @@ class _MovesTogether:
     # -- steps --------------------------------------------------------------------------------------
 
     def _begin_step(self, number: int) -> _Step:
-        origin, target, keep_alias = self._origins[number], self._targets[number], self._keep[number]
-        shard = self._origin_shards[number]
+        shard, move = self._origin_shards[number], self._moves[number]
         if shard == self._target_shards[number] and not self._leave_namespace:
-            return shard, number, MoveWithin(*origin, *target, keep_alias)
-        return shard, number, BeginChange(*origin, "move", *target, keep_alias)
+            within = MoveWithin(move.namespace, move.name, move.to_namespace, move.to_name, move.keep_alias)
+            return shard, number, within
+        return shard, number, move
 
     def _bind(self, begun: dict[int, Any]) -> None:
         for number in [number for number, response in begun.items() if response is None]:
             del begun[number]
             self._ended(number, None)
         self._begun = begun
+        self._arrived = {number: NameRow(ARRIVED, row.key) for number, (row, _) in begun.items()}
         self._arrivals = {
             number: PendingChange("arrive", row.key.shard, row.key.sequence, *self._origins[number])
             for number, (row, _) in begun.items()
@@ -257,8 +259,8 @@ class _MovesTogether:
             self._step(map(self._bind_step, begun), self._place, self._not_bound)
 
     def _bind_step(self, number: int) -> _Step:
-        row = NameRow(ARRIVED, self._begun[number][0].key)
-        return self._target_shards[number], number, BindName(*self._targets[number], row, self._arrivals[number])
+        bind = BindName(*self._targets[number], self._arrived[number], self._arrivals[number])
+        return self._target_shards[number], number, bind
 
     def _change(self, number: int) -> Change:
         return Change(self._shards, self._origins[number], *self._begun[number], partial(self._ended, number))
@@ -273,8 +275,8 @@ class _MovesTogether:
     def _place_step(self, number: int) -> _Step:
         home, sequence = self._begun[number][0].key
         ends = self._origin_shards[number] == home and not self._leave_namespace
-        step = PlaceTopic(sequence, self._origins[number], self._targets[number], self._keep[number], ends)
-        return home, number, step
+        keep_alias = self._moves[number].keep_alias
+        return home, number, PlaceTopic(sequence, self._origins[number], self._targets[number], keep_alias, ends)
 
     def _not_placed(self, number: int, error: DuramenError) -> None:
         self._change(number).unbind(error)
@@ -305,10 +307,10 @@ class _MovesTogether:
         steps, problems = list[_Step](), dict[int, DuramenError]()
         for number in placed:
             row, pending = self._begun[number]
-            end = EndChange(*self._targets[number], NameRow(ARRIVED, row.key), self._arrivals[number])
+            end = EndChange(*self._targets[number], self._arrived[number], self._arrivals[number])
             steps.append((self._target_shards[number], number, end))
             if self._leave_namespace or self._origin_shards[number] != row.key.shard:
-                kept = NameRow(ALIAS, row.key) if self._keep[number] else None
+                kept = NameRow(ALIAS, row.key) if self._moves[number].keep_alias else None
                 steps.append((self._origin_shards[number], number, EndChange(*self._origins[number], kept, pending)))
 
         def answered(number: int, answer: Any) -> None:

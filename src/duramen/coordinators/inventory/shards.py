@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -51,7 +52,7 @@ class _WaitingSteps(NamedTuple):
     """Steps that wait for a shard's present batch, and the names and topics that they concern."""
 
     steps: Sequence[ChangeStep]
-    subjects: frozenset[Hashable]
+    subjects: AbstractSet[Hashable]
     done: Callable[[Sequence[Any]], None]
 
 
@@ -144,8 +145,7 @@ class InventoryShards:
 
     def submit_steps(self, shard: int, steps: Sequence[ChangeStep], done: Callable[[Sequence[Any]], None]) -> None:
         """`done` gets the response to each step, or its refusal. No two steps may concern the same name or topic."""
-        subjects = frozenset(subject for step in steps for subject in subjects_of(step))
-        self._steps[shard].append(_WaitingSteps(steps, subjects, done))
+        self._steps[shard].append(_WaitingSteps(steps, subjects_of(steps), done))
         if shard not in self._busy:
             self._take_steps(shard)
 

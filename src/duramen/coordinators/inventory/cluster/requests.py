@@ -233,7 +233,7 @@ def encode_command(command: ShardCommand) -> bytes:
     """The encoded command for another node."""
     token, step = (command.token, command.step) if isinstance(command, Fenced) else (_NOT_FENCED, command)
     if isinstance(step, CreateTopics) and step.durability == SYNC:
-        content: tuple[object, ...] = step[:-1]  # as nodes of older versions know it
+        content: object = step[:-1]  # as nodes of older versions know it
     else:
         content = step
     return msgspec.msgpack.encode((token, type(step).__name__, content))
