@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from duramen.client.api.joint_snapshots import JointSnapshot
     from duramen.client.api.queues.queues import (
         LeasedEntry,
+        MissingShard,
         NewEntry,
         QueueEntry,
         QueueNames,
@@ -71,6 +72,7 @@ __all__ = [
     "InventoryChange",
     "JointSnapshot",
     "LeasedEntry",
+    "MissingShard",
     "MovedTopics",
     "NamespaceInfo",
     "NewEntry",
@@ -129,6 +131,7 @@ _HOMES: Final = (
     | dict.fromkeys(
         (
             "LeasedEntry",
+            "MissingShard",
             "NewEntry",
             "QueueEntry",
             "QueueNames",

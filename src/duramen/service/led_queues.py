@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import cast
+from typing import NamedTuple, cast
 
 from duramen.base.countdown import Countdown
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, StateDamaged
 from duramen.broker.list_offsets import PartitionBounds
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
@@ -22,10 +22,26 @@ from duramen.service.broker import Broker
 from duramen.service.queues import Shards, queue_of
 from duramen.service.shard_queries import BoundsQuery, CountQuery, ExtendQuery, NamesQuery, Refused, TotalsQuery
 
-__all__ = ["LedQueues", "Refused"]
+__all__ = ["FoundNames", "FoundTotals", "LedQueues", "LostShards", "Refused"]
 
 RefusedDone = Callable[[Refused], None]
-NamesDone = Callable[[tuple[list[bytes], tuple[int, bytes] | None] | DuramenError], None]
+LostShards = Mapping[int, StateDamaged]
+"""Shards whose state is lost, so that a response lacks their queues, and why."""
+
+
+class FoundNames(NamedTuple):
+    """Names of queues, and the place of the next ones; None: there are no more."""
+
+    names: list[bytes]
+    next: tuple[int, bytes] | None
+    lost: LostShards
+
+
+class FoundTotals(NamedTuple):
+    """The number of the entries of each shard, and their bytes; None: unknown since an older version, or lost."""
+
+    shards: Sequence[ShardTotals | None]
+    lost: LostShards
 
 
 def _by_shard(space: Stream, entries: Sequence[tuple[bytes, LeasedEntry]]) -> Mapping[int, list[int]]:
@@ -111,27 +127,33 @@ class LedQueues:
             query = ExtendQuery([entries[number] for number in numbers], lease_ms)
             self._shards.ask(space, shard, query, partial(gathered.answered, part))
 
-    def names(self, space: Stream, prefix: bytes, after: tuple[int, bytes], limit: int, done: NamesDone) -> None:
-        """Names of queues behind a place, in no order that means something, and the place of the next ones.
+    def names(
+        self, space: Stream, prefix: bytes, after: tuple[int, bytes], limit: int,
+        done: Callable[[FoundNames | DuramenError], None],
+    ) -> None:  # fmt: skip
+        """Names of queues behind a place, in no order that means something; those of lost shards are missing.
 
         A place is a shard and a hash in it: it means the same whichever node leads the shard.
         """
-        found, (shard, behind) = list[bytes](), after
+        found, lost, (shard, behind) = list[bytes](), dict[int, StateDamaged](), after
 
         def answered(answer: Names | DuramenError) -> None:
             nonlocal shard, behind
-            if isinstance(answer, DuramenError):
+            if isinstance(answer, StateDamaged):
+                lost[shard] = answer
+            elif isinstance(answer, DuramenError):
                 done(answer)
                 return
-            found.extend(answer.names)
-            if answer.next is not None:
-                done((found, (shard, answer.next)))
-                return
+            else:
+                found.extend(answer.names)
+                if answer.next is not None:
+                    done(FoundNames(found, (shard, answer.next), lost))
+                    return
             shard, behind = shard + 1, b""
             if shard >= space.shards:
-                done((found, None))
+                done(FoundNames(found, None, lost))
             elif len(found) >= limit:
-                done((found, (shard, behind)))
+                done(FoundNames(found, (shard, behind), lost))
             else:
                 self._broker.store.soon(ask)
 
@@ -168,20 +190,22 @@ class LedQueues:
 
         ask()
 
-    def totals(self, space: Stream, done: Callable[[Sequence[ShardTotals | None] | DuramenError], None]) -> None:
-        """The number of the entries of each shard, and their bytes; None: unknown since an older version."""
-        found = dict[int, ShardTotals | None]()
+    def totals(self, space: Stream, done: Callable[[FoundTotals | DuramenError], None]) -> None:
+        """The number of the entries of each shard, and their bytes."""
+        found, lost = dict[int, ShardTotals | None](), dict[int, StateDamaged]()
         error: DuramenError | None = None
 
         def answered(shard: int, answer: ShardTotals | DuramenError | None) -> None:
             nonlocal error
-            if isinstance(answer, DuramenError):
+            if isinstance(answer, StateDamaged):
+                lost[shard], answer = answer, None
+            elif isinstance(answer, DuramenError):
                 error, answer = error or answer, None
             found[shard] = answer
             parts.count_down()
 
         def ended() -> None:
-            done(error or [found[shard] for shard in range(space.shards)])
+            done(error or FoundTotals([found[shard] for shard in range(space.shards)], dict(sorted(lost.items()))))
 
         parts = Countdown(ended, space.shards)
         for shard in range(space.shards):

@@ -12,7 +12,7 @@ from duramen.queues.leases import Leased, LeasedEntry
 from duramen.queues.machine import Queue, QueueCommand
 from duramen.queues.operations import NewEntry
 from duramen.queues.reading import Counted, Retrieved, Where
-from duramen.service.led_queues import LedQueues, Refused
+from duramen.service.led_queues import FoundNames, FoundTotals, LedQueues, Refused
 from duramen.service.queue_leases import LeasePoll, LeaseRequest
 from duramen.service.queues import (
     Enqueued,
@@ -122,10 +122,19 @@ class Space:
     # -- queues -------------------------------------------------------------------------------------
 
     def names(self, prefix: bytes = b"", limit: int = 100) -> list[bytes]:
-        answer: CallbackResult[tuple[list[bytes], object]] = CallbackResult()
-        self.led.names(self.stream, prefix, (0, b""), limit, answer)
+        return self.found_names(prefix, limit).names
+
+    def found_names(self, prefix: bytes = b"", limit: int = 100, after: tuple[int, bytes] = (0, b"")) -> FoundNames:
+        answer: CallbackResult[FoundNames] = CallbackResult()
+        self.led.names(self.stream, prefix, after, limit, answer)
         self.hand.settle()
-        return answer.value[0]
+        return answer.value
+
+    def totals(self) -> FoundTotals:
+        answer: CallbackResult[FoundTotals] = CallbackResult()
+        self.led.totals(self.stream, answer)
+        self.hand.settle()
+        return answer.value
 
     def count(self, name: bytes) -> tuple[Counted, int]:
         answer: CallbackResult[tuple[Counted, int]] = CallbackResult()

@@ -13,7 +13,7 @@ from duramen.base.ports import StateStore
 from duramen.codec.batch import BatchInput, encode
 from duramen.codec.partitioner import partition_of
 from duramen.coordinators.runtime import recovery
-from duramen.coordinators.runtime.layout import row_prefix
+from duramen.coordinators.runtime.layout import losses_of, row_prefix
 from duramen.queues.machine import Delete, Empty
 from duramen.queues.operations import NewEntry
 from duramen.service.queues import Read, ReadLimits, queue_of
@@ -153,10 +153,50 @@ def test_each_request_to_a_lost_shard_gets_an_error_with_a_name_at_once() -> Non
         refused = space.refusals(space.queues[0])
         assert [type(one) for one in refused] == [StateDamaged] * 6
         assert all("partition 0 of mail" in str(one) for one in refused)
+        assert all("the rows are damaged; they are in aside now" in str(one) for one in refused)
         assert space.read_all()[1] == ENTRIES
         space.hand.restart()
         space.hand.advance(1_000)
     assert len(space.hand.broker.coordinators.losses) == 1
+
+
+def test_names_and_totals_are_those_of_the_other_shards_and_tell_which_is_lost() -> None:
+    space = CutSpace()
+    space.damage(checkpoints=2)
+    space.read_all()
+    for limit in (1, 100):
+        names, after, lost = list[bytes](), (0, b""), set[int]()
+        while True:
+            page = space.found_names(limit=limit, after=after)
+            names += page.names
+            lost |= page.lost.keys()
+            if page.next is None:
+                break
+            after = page.next
+        assert (names, lost) == ([space.queues[1]], {0})
+        assert "partition 0 of mail" in str(space.found_names().lost[0])
+    found = space.totals()
+    assert found.shards[0] is None
+    assert found.shards[1] is not None
+    assert (found.shards[1].entries, [*found.lost]) == (ENTRIES, [0])
+
+
+def test_the_reason_of_a_loss_survives_the_next_damage_and_ends_with_the_log() -> None:
+    space = CutSpace()
+    space.damage(checkpoints=2)
+    (first, _) = space.read_all()
+    log_ids = [space.stream.partition(shard).log.id for shard in (0, 1)]
+    space.damage(checkpoints=2, shard=1)
+    space.hand.crash()
+    lost = space.read_all()
+    assert str(lost[0]) == str(first)
+    assert isinstance(lost[1], StateDamaged)
+    assert losses_of(space.hand.rows).keys() == {*log_ids}
+    space.hand.delete("mail")
+    space.hand.advance(60_000)
+    space.hand.restart()
+    space.hand.advance(60_000)
+    assert not losses_of(space.hand.rows)
 
 
 def test_a_lost_shard_is_reported_once_and_the_space_can_be_dropped() -> None:

@@ -124,9 +124,28 @@ class Spaces:
         producer.flush(WAIT_S)
         return told[0]
 
+    def check_missing(self, reason: str) -> None:
+        """Names and counts are those of the other shard, with a note of the lost one."""
+        with duramen.connect(self.node.http) as client:
+            queues = client.queues("mail")
+            with pytest.warns(RuntimeWarning, match="names of queues of mail are missing: shard 0: the rows"):
+                assert queues.queues() == [WHOLE]
+            page, usage = queues.names(), queues.usage()
+        missing = [duramen.MissingShard(0, reason)]
+        assert ([*page.queues], [*page.missing_shards]) == ([WHOLE], missing)
+        assert (usage.entries, [*usage.missing_shards]) == (ENTRIES, missing)
+        for command, line in (("list", WHOLE), ("stats", f"Queue space mail: {ENTRIES} entries")):
+            out = run("queue", command, "mail", server=self.node.http)
+            assert out.code == 1
+            assert out.out.startswith(line)
+            assert f"The queues of shard 0 of mail are missing: {reason}" in out.err
+
     def check(self) -> None:
         """Each door names the error, and all other queues go on."""
-        assert [type(error) for error in self.refusals()] == [StateDamaged] * 5
+        refused = [*self.refusals()]
+        assert [type(error) for error in refused] == [StateDamaged] * 5
+        assert all(re.search(r"\.sst.*; they are in .*/rows\.damaged/\d+-rows now", str(error)) for error in refused)
+        self.check_missing(str(refused[0]))
         told = self.produced()
         assert told is not None
         assert told.code() == KafkaError.KAFKA_STORAGE_ERROR

@@ -20,10 +20,7 @@ SHARD = partition_of(NAME, 2)
 
 
 def totals(space: Space) -> ShardTotals | None:
-    answer: CallbackResult[list[ShardTotals | None]] = CallbackResult()
-    space.led.totals(space.stream, answer)
-    space.hand.settle()
-    return answer.value[SHARD]
+    return space.totals().shards[SHARD]
 
 
 def put_batch(space: Space, *values: bytes) -> Enqueued:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import click
 
-from duramen.base.errors import DuramenError, RequestInvalid
+from duramen.base.errors import DuramenError, RequestInvalid, StateDamaged
 from duramen.base.units import parse_ms
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.names import StreamName
@@ -363,14 +363,17 @@ def _nack(space: str, queue: str, position: str, lease: str, delay_ms: int, serv
     server_option,
 )  # fmt: skip
 def _list(space: str, prefix: str, format_: str, server: NodeAddress) -> None:
-    """List the queues of SPACE, in no order."""
+    """List the queues of SPACE, in no order. Exits with 1 and names the shards if some are lost."""
     show = partial(print_json_line) if format_ == JSON else click.echo
     after: str | None = ""
+    missing: list[Mapping[str, Any]] = []
     while after is not None:
         page = server.get(f"{_path(space, '/queues')}?{urlencode({'prefix': prefix, 'after': after})}")
         for name in page["queues"]:
             show({"queue": name} if format_ == JSON else plain(name))
+        missing += page.get("missing_shards", ())
         after = page["next"]
+    _warn_of_missing(space, missing)
 
 
 @click.command("stats")
@@ -378,9 +381,14 @@ def _list(space: str, prefix: str, format_: str, server: NodeAddress) -> None:
     _space, click.argument("queue", required=False), format_option, server_option,
 )  # fmt: skip
 def _stats(space: str, queue: str | None, format_: str, server: NodeAddress) -> None:
-    """Count the entries of QUEUE; without it, show those of all queues of SPACE, and the limits of a shard."""
+    """Count the entries of QUEUE; without it, show those of all queues of SPACE, and the limits of a shard.
+
+    Exits with 1 and names the shards if some of SPACE are lost.
+    """
     if queue is None:
-        _print_usage(space, server.get(_path(space, "/usage")), format_)
+        usage = server.get(_path(space, "/usage"))
+        _print_usage(space, usage, format_)
+        _warn_of_missing(space, usage.get("missing_shards", ()))
         return
     found = server.get(f"{_path(space, '/stats')}?{urlencode({'queue': queue})}")
     if format_ == JSON:
@@ -392,6 +400,15 @@ def _stats(space: str, queue: str | None, format_: str, server: NodeAddress) -> 
     )
     if found["first"] is not None:
         click.echo(f"  from {found['first']} to {found['last']}")
+
+
+def _warn_of_missing(space: str, missing: Sequence[Mapping[str, Any]]) -> None:
+    """End with 1 if shards are lost, whose queues are not in the output."""
+    for one in missing:
+        click.echo(f"The queues of shard {one['shard']} of {space} are missing: {one['reason']}.", err=True)
+    if missing:
+        click.echo(StateDamaged.remedy, err=True)
+        raise click.exceptions.Exit(1)
 
 
 def _entries(count: int) -> str:

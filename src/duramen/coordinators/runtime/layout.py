@@ -4,6 +4,7 @@
     0x01, uint64 log id, uint32 generation      uint64 rows: an installation under way
     0x02, uint64 log id, uint32 generation, key value
     0x03, uint64 log id                         the position once more
+    0x04, uint64 log id                         why the rows of the log are lost, as text
 
 The copies of the positions are at the other end of the keys: a damaged block does not have both.
 The generation in the position determines which rows are valid. A replacement of a whole state is written as a new
@@ -15,7 +16,7 @@ logs are swept.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -35,6 +36,8 @@ __all__ = [
     "count_value",
     "fits",
     "installation_key",
+    "loss_rows",
+    "losses_of",
     "new_generation",
     "position_rows",
     "readable_stored_of",
@@ -52,7 +55,8 @@ _POSITIONS: Final = b"\x00"
 _INSTALLATIONS: Final = b"\x01"
 _ROWS: Final = b"\x02"
 _COPIES: Final = b"\x03"
-ALL_ROWS: Final = b"", b"\x04"
+_LOSSES: Final = b"\x04"
+ALL_ROWS: Final = b"", b"\x05"
 """The range of the keys of all rows."""
 _SWEPT_AT_ONCE: Final = 10_000
 HELD: Final = "held-"
@@ -164,6 +168,16 @@ def all_stored(store: StateRows) -> dict[int, StoredState]:
     return {_ID.unpack(key[1:])[0]: StoredState(*_STORED.unpack(value)) for key, value in rows}
 
 
+def loss_rows(losses: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
+    """The rows that say why the rows of logs are lost."""
+    return [(_LOSSES + _ID.pack(log_id), why.encode()) for log_id, why in losses.items()]
+
+
+def losses_of(store: StateRows) -> dict[int, str]:
+    """Why rows of logs are lost, also before this start."""
+    return {_ID.unpack(key[1:])[0]: value.decode() for key, value in store.scan(_LOSSES, ALL_ROWS[1])}
+
+
 def restorable(store: StateStore) -> list[str]:
     """The checkpoints from which rows may be restored, oldest first."""
     return [name for name in store.checkpoints() if not name.startswith(HELD)]
@@ -189,6 +203,7 @@ def sweep(store: StateStore, logs: set[LogId]) -> bool:
     live |= {one for one in dict(begun).items() if one[1] > stored.get(one[0], EMPTY).generation}
     live = {one for one in live if one[0] in logs}
     old += [_INSTALLATIONS + _GROUP.pack(*one) for one in begun if one not in live]
+    old += [_LOSSES + _ID.pack(log_id) for log_id in losses_of(store) if log_id in stored or log_id not in logs]
     at = _ROWS
     while len(old) < _SWEPT_AT_ONCE and (row := next(store.scan(at, _COPIES), None)) is not None:
         log_id, generation = _GROUP.unpack_from(row[0], 1)

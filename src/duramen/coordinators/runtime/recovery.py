@@ -17,6 +17,8 @@ from duramen.coordinators.runtime.layout import (
     LogRows,
     StoredState,
     all_stored,
+    loss_rows,
+    losses_of,
     position_rows,
     readable_stored_of,
     restorable,
@@ -29,7 +31,8 @@ __all__ = ["FoundRows", "open_rows", "recover"]
 class FoundRows(NamedTuple):
     """The rows that are used from now on: the positions of all states in them and in each checkpoint, oldest first.
 
-    `damage` has the reason for each log of which no rows could be read; `reports` are empty if nothing was damaged.
+    `damage` has the reason for each log of which no rows could be read, now or at an earlier recovery; `reports` are
+    empty if nothing was damaged.
     """
 
     store: StateStore
@@ -67,7 +70,7 @@ def _opened(store: StateStore, logs: Collection[int]) -> FoundRows:
             # A damaged checkpoint may still have what the rows lack: all rows are read before it is set aside.
             cause = next(iter(damaged.values()), "")
             if not cause and (stored or not checkpoints):
-                return FoundRows(store, checkpoints, stored, {}, [])
+                return FoundRows(store, checkpoints, stored, losses_of(store), [])
     found = recover(store, logs)
     return found._replace(reports=[cause or "there are checkpoints of coordinators' rows, and no rows", *found.reports])
 
@@ -83,13 +86,13 @@ def recover(store: StateStore, logs: Collection[int], *, rewrite: bool = False) 
     if rewrite:
         return _rebuild(store, logs, names)
     if not (store.problem or _damage_in(store)) and (all_stored(store) or not names):
-        return _found(store, {}, ["all rows of coordinators can be read again"])
+        return _found(store, ["all rows of coordinators can be read again"])
     whole = next((name for name in reversed(names) if not _damage_of(store, name)), None)
     if whole is None:
         return _rebuild(store, logs, names)
     where = store.restore(whole)
     reports = [f"rows of coordinators were restored from checkpoint {whole}; the damaged ones are in {where}"]
-    return _found(store, {}, [*reports, *_set_aside(store, names[names.index(whole) + 1 :])])
+    return _found(store, [*reports, *_set_aside(store, names[names.index(whole) + 1 :])])
 
 
 def _rebuild(store: StateStore, logs: Collection[int], names: Sequence[str]) -> FoundRows:
@@ -105,10 +108,13 @@ def _rebuild(store: StateStore, logs: Collection[int], names: Sequence[str]) -> 
             sources.append(rows)
         for log_id in logs:
             _choose(log_id, sources, chosen, damage)
+        losses = _losses(sources)
         where = store.replace(_rows_of(chosen))
-    lost = {log_id: why for log_id, why in damage.items() if log_id not in chosen}
+    losses |= {log_id: f"{why}; they are in {where} now" for log_id, why in damage.items() if log_id not in losses}
+    store.write(loss_rows({log_id: why for log_id, why in losses.items() if log_id not in chosen}), ())
+    store.flush()
     told = f"rows of coordinators were restored for each of {len(chosen)} logs; the damaged ones are in {where}"
-    return _found(store, lost, [told, *_set_aside(store, names)])
+    return _found(store, [told, *_set_aside(store, names)])
 
 
 def _choose(
@@ -128,6 +134,15 @@ def _choose(
                 return
 
 
+def _losses(sources: Sequence[StateRows]) -> dict[int, str]:
+    """Why rows were lost before."""
+    found = dict[int, str]()
+    for rows in sources:
+        with suppress(StateDamaged):
+            found = losses_of(rows) | found
+    return found
+
+
 def _rows_of(chosen: Mapping[int, tuple[StateRows, StoredState]]) -> Iterator[tuple[bytes, bytes]]:
     for log_id, (rows, stored) in chosen.items():
         yield from position_rows(log_id, stored)
@@ -136,9 +151,10 @@ def _rows_of(chosen: Mapping[int, tuple[StateRows, StoredState]]) -> Iterator[tu
             yield prefix + key, value
 
 
-def _found(store: StateStore, damage: Mapping[int, str], reports: Sequence[str]) -> FoundRows:
+def _found(store: StateStore, reports: Sequence[str]) -> FoundRows:
     checkpoints, damaged = _checkpoints_of(store)
-    return FoundRows(store, checkpoints, all_stored(store), damage, [*reports, *_set_aside(store, [*damaged])])
+    reports = [*reports, *_set_aside(store, [*damaged])]
+    return FoundRows(store, checkpoints, all_stored(store), losses_of(store), reports)
 
 
 def _checkpoints_of(store: StateStore) -> tuple[list[tuple[str, Mapping[int, StoredState]]], dict[str, str]]:

@@ -25,6 +25,7 @@ from duramen.doors.queues.types import (
     LeasedPlace,
     LeasesInfo,
     LeasesRequest,
+    MissingShard,
     NackRequest,
     NewEntryRequest,
     QueueFound,
@@ -51,10 +52,9 @@ from duramen.queues.operations import NewEntry, check_headers
 from duramen.queues.positions import parse_position, position_text
 from duramen.queues.reading import Counted, Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import QueueEntry
-from duramen.queues.totals import ShardTotals
 from duramen.service.authorize import Operation
 from duramen.service.broker import Broker
-from duramen.service.led_queues import LedQueues, Refused
+from duramen.service.led_queues import FoundNames, FoundTotals, LedQueues, LostShards, Refused
 from duramen.service.queue_leases import LeasePoll, LeaseRequest
 from duramen.service.queues import Enqueued, Found, QueueRequests, Read, ReadLimits, queue_of, request_of
 
@@ -355,11 +355,9 @@ class QueueOperations:
         if not 0 <= after[0] < self._space.shards:
             raise RequestInvalid("`after` is the `next` of the page before")
         prefix = query.prefix.encode()
-        found: tuple[list[bytes], tuple[int, bytes] | None] = await _call_back(
-            partial(self._led.names, self._space, prefix, after, query.limit)
-        )
-        following = None if found[1] is None else f"{found[1][0]}-{found[1][1].hex()}"
-        return QueueNames([name.decode() for name in found[0]], following)
+        found: FoundNames = await _call_back(partial(self._led.names, self._space, prefix, after, query.limit))
+        following = None if found.next is None else f"{found.next[0]}-{found.next[1].hex()}"
+        return QueueNames([name.decode() for name in found.names], following, _missing(found.lost))
 
     async def stats(self, query: StatsQuery) -> QueueStats:
         """Count the entries of a queue."""
@@ -374,12 +372,16 @@ class QueueOperations:
 
     async def usage(self, _: UsageQuery) -> SpaceUsage:
         """The entries of all queues, as the shards count them."""
-        ask = partial(self._led.totals, self._space)
-        found: Sequence[ShardTotals | None] = await _call_back(ask)
-        known = [one for one in found if one is not None]
+        found: FoundTotals = await _call_back(partial(self._led.totals, self._space))
+        known = [one for one in found.shards if one is not None]
         most, most_bytes = (None if limit < 0 else limit for limit in self._space.shard_limits)
-        shards = [ShardUsage(*(one or (None, None))) for one in found]
-        return SpaceUsage(sum(one.entries for one in known), sum(one.bytes for one in known), most, most_bytes, shards)
+        shards, missing = [ShardUsage(*(one or (None, None))) for one in found.shards], _missing(found.lost)
+        entries, size = sum(one.entries for one in known), sum(one.bytes for one in known)
+        return SpaceUsage(entries, size, most, most_bytes, shards, missing)
+
+
+def _missing(lost: LostShards) -> list[MissingShard]:
+    return [MissingShard(shard, str(error)) for shard, error in lost.items()]
 
 
 def _check_count(entries: Sequence[object]) -> None:

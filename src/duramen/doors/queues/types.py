@@ -314,14 +314,23 @@ class QueuesQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000, description="The most names on one page")] = 1000
 
 
+class MissingShard(msgspec.Struct):
+    """A shard whose rows are lost (`state-damaged`), so that the response lacks its queues."""
+
+    shard: int
+    reason: str
+
+
 class QueueNames(msgspec.Struct):
     """Names of queues in no particular order; a page may be short.
 
-    `next` is `after` of the next page; null: this is the last page.
+    `next` is `after` of the next page; null: this is the last page. `missing_shards` are those among the shards of this
+    page whose rows are lost: their queues are missing.
     """
 
     queues: list[str]
     next: str | None
+    missing_shards: list[MissingShard]
 
 
 class StatsQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -357,7 +366,7 @@ class ShardUsage(msgspec.Struct):
 class SpaceUsage(msgspec.Struct):
     """The entries of all queues of a space and of each shard, and the limits of a shard; null: it has none.
 
-    The totals do not include shards with unknown figures.
+    The totals do not include shards with unknown figures, nor `missing_shards`, whose rows are lost.
     """
 
     entries: int
@@ -365,6 +374,7 @@ class SpaceUsage(msgspec.Struct):
     max_entries: int | None
     max_bytes: int | None
     shards: list[ShardUsage]
+    missing_shards: list[MissingShard]
 
 
 class QueueRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from duramen.queues.reading import Counted, Retrieved, RetrievedBatches, Where
 from duramen.queues.runs import Run, entry_of
 from duramen.service.broker import Broker
 from duramen.service.exports import open_export, read_export
+from duramen.service.led_queues import FoundNames
 from duramen.service.queues import Read, ReadLimits, queue_of
 from duramen.sim.checkers.queues import ModelEntry, QueueModel, Seen, identity
 from duramen.sim.clients.queue_space import DEAD_LETTERS, SHARDS, Answer, SimulatedSpace
@@ -166,14 +167,17 @@ class QueueReads:
         for one in some:
             one.busy = True
 
-        def answered(answer: tuple[list[bytes], object] | DuramenError) -> None:
+        def answered(answer: FoundNames | DuramenError) -> None:
             for one in some:
                 one.busy = False
             if isinstance(answer, DuramenError):
                 space.explained("the names of queues", answer)
                 return
+            for error in answer.lost.values():
+                space.explained("the names of queues", error)
+                return
             for one in some:
-                listed = one.name in answer[0]
+                listed = one.name in answer.names
                 if one.listed is not None and one.listed != listed:
                     raise BrokenPromise(f"{one} is {'' if listed else 'not '}among the names of the space")
 

@@ -242,6 +242,8 @@ class AsyncQueues:
     async def queues(self, *, prefix: str = "") -> list[str]:
         """The names of all queues, or of those with `prefix`, sorted. Reads all names of the space.
 
+        If shards are lost, their names are missing, and a RuntimeWarning says which shards: see `names`.
+
         >>> await client.spaces.create("aio-names")
         SpaceInfo(...)
         >>> positions = await client.queues("aio-names").enqueue_many([("ann", "hi"), ("bob", "hi"), ("amy", "hi")])

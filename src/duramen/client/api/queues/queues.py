@@ -28,6 +28,7 @@ from duramen.client.api.queues.requests import (
 from duramen.client.api.queues.values import (
     Edit,
     LeasedEntry,
+    MissingShard,
     NewEntry,
     NewValue,
     QueueEntry,
@@ -39,8 +40,8 @@ from duramen.client.api.queues.values import (
 )
 
 __all__ = [
-    "LeasedEntry", "NewEntry", "QueueEntry", "QueueNames", "QueuePage", "QueueStats", "Queues", "ShardUsage",
-    "SpaceUsage",
+    "LeasedEntry", "MissingShard", "NewEntry", "QueueEntry", "QueueNames", "QueuePage", "QueueStats", "Queues",
+    "ShardUsage", "SpaceUsage",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -253,6 +254,8 @@ class Queues:
 
     def queues(self, *, prefix: str = "") -> list[str]:
         """The names of all queues, or of those with `prefix`, sorted. Reads all names of the space.
+
+        If shards are lost, their names are missing, and a RuntimeWarning says which shards: see `names`.
 
         >>> client.spaces.create("names")
         SpaceInfo(...)

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ from duramen.client.api.queues.many_queues import LONGEST_WAIT_MS, rotated, shar
 from duramen.client.api.queues.values import (
     Edit,
     LeasedEntry,
+    MissingShard,
     NewEntry,
     NewValue,
     QueueEntry,
@@ -423,16 +425,18 @@ def settle(space: str, what: str, entries: Iterable[LeasedEntry], more: Mapping[
 
 def list_queues(space: str, prefix: str) -> Program[list[str]]:
     """The names of queues with `prefix`."""
-    found, after = list[str](), ""
-    text("prefix", prefix)
+    found, missing, after = list[str](), list[MissingShard](), ""
     while True:
-        query = urlencode({"prefix": prefix, "after": after})
-        page = value_of((yield Question("GET", f"{_path(space, '/queues')}?{query}")), dict[str, Any])
-        found += value_of(page.get("queues"), list[str])
-        following = page.get("next")
-        if following is None:
-            return sorted(found)
-        after = value_of(following, str)
+        page = yield from names_page(space, prefix, after, _MOST_NAMES)
+        found += page.queues
+        missing += page.missing_shards
+        if page.next is None:
+            break
+        after = page.next
+    if missing:
+        reasons = "; ".join(f"shard {one.shard}: {one.reason}" for one in missing)
+        warnings.warn(f"names of queues of {space} are missing: {reasons}", RuntimeWarning, stacklevel=2)
+    return sorted(found)
 
 
 def names_page(space: str, prefix: str, after: str, limit: int) -> Program[QueueNames]:
@@ -440,8 +444,9 @@ def names_page(space: str, prefix: str, after: str, limit: int) -> Program[Queue
     asked = {"prefix": text("prefix", prefix), "after": text("after", after)}
     query = urlencode({**asked, "limit": whole("limit", limit, 1, _MOST_NAMES)})
     page = value_of((yield Question("GET", f"{_path(space, '/queues')}?{query}")), dict[str, Any])
-    following = page.get("next")
-    return QueueNames(value_of(page.get("queues"), list[str]), None if following is None else value_of(following, str))
+    following, missing = page.get("next"), value_of(page.get("missing_shards", []), list[MissingShard])
+    names = value_of(page.get("queues"), list[str])
+    return QueueNames(names, None if following is None else value_of(following, str), missing)
 
 
 def stats(space: str, queue: str) -> Program[QueueStats]:

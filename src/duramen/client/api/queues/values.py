@@ -10,6 +10,7 @@ from duramen.client.api.records import Headers, Writable
 __all__ = [
     "Edit",
     "LeasedEntry",
+    "MissingShard",
     "NewEntry",
     "NewValue",
     "QueueEntry",
@@ -117,8 +118,21 @@ class ShardUsage(msgspec.Struct, frozen=True):
     bytes: int | None
 
 
+class MissingShard(msgspec.Struct, frozen=True):
+    """A shard whose rows are lost (`state-damaged`), so that a result lacks its queues.
+
+    >>> MissingShard(1, "the rows of partition 1 of mail are lost").shard
+    1
+    """
+
+    shard: int
+    reason: str
+
+
 class SpaceUsage(msgspec.Struct, frozen=True):
     """The number of all entries of a space, and their bytes, also of each shard; `max_` are the limits of a shard.
+
+    `missing_shards` are lost, and are not in the totals.
 
     >>> client.spaces.create("used", shards=2)
     SpaceInfo(...)
@@ -131,10 +145,13 @@ class SpaceUsage(msgspec.Struct, frozen=True):
     max_entries: int | None
     max_bytes: int | None
     shards: tuple[ShardUsage, ...]
+    missing_shards: tuple[MissingShard, ...] = ()
 
 
 class QueueNames(NamedTuple):
     """Names of queues, and `after` of the next page; None: this is the last page.
+
+    `missing_shards` are those of the page's shards that are lost: names of their queues are missing.
 
     >>> QueueNames([], None).next is None
     True
@@ -142,6 +159,7 @@ class QueueNames(NamedTuple):
 
     queues: Sequence[str]
     next: str | None
+    missing_shards: Sequence[MissingShard] = ()
 
 
 class QueuePage(NamedTuple):
