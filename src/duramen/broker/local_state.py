@@ -37,20 +37,29 @@ class LocalState:
         """Why a leader may not append a producer's batch of that many records, if it may not."""
         self.accepted_records = 0
         self.accepted_bytes = 0
-        """Of producers' batches that are accepted and not applied yet."""
+        """Of batches and commands that are accepted and not applied yet."""
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
+
+    def accept(self, records: int, size: int) -> Callable[[], None]:
+        """Count accepted records and their bytes until the result is called, once: they are applied or discarded."""
+        self.accepted_records += records
+        self.accepted_bytes += size
+
+        def over() -> None:
+            self.accepted_records -= records
+            self.accepted_bytes -= size
+
+        return over
 
     def once_applied(self, records: int, size: int, done: AppendDone | None) -> AppendDone:
         """A callback for a batch of that many records and bytes, which calls `done` once the state has them.
 
         So writers are no faster than the state is applied.
         """
-        self.accepted_records += records
-        self.accepted_bytes += size
+        over = self.accept(records, size)
 
         def ended(base_offset: int, error: DuramenError | None) -> None:
-            self.accepted_records -= records
-            self.accepted_bytes -= size
+            over()
             if done is not None:
                 done(base_offset, error)
 

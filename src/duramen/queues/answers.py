@@ -3,7 +3,8 @@
 Each is the entry's record in the log; an edited one also has `duramen-queue-version`.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.errors import QueueEntryTooLarge
 from duramen.base.ids import Position
@@ -32,7 +33,20 @@ class RunRecords(NamedTuple):
     more: bool
 
 
-def entry_size(entry: QueueEntry) -> int:
+class EntryContent(Protocol):
+    """What an entry has besides its place."""
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes | None]]: ...
+
+
+def entry_size(entry: EntryContent) -> int:
     """The size of an entry: its key, value and headers, and an overhead."""
     headers = sum(len(name) + len(value or b"") for name, value in entry.headers)
     return ENTRY_OVERHEAD_BYTES + len(entry.key or b"") + len(entry.value or b"") + headers

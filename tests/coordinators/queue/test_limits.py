@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.coordinators.queue.spaces import NAMES, Space
+from tests.coordinators.queue.spaces import NAMES, SPACE, Space
 
 from duramen.base.errors import ConfigInvalid, QueueSpaceFull
 from duramen.base.ids import Position
@@ -69,6 +69,34 @@ def test_batches_of_a_producer_that_are_not_applied_yet_count(limits: dict[str, 
         assert len(space.values(NAME)) == len(stored)
         space.submit(NAME, Empty, "purge")
     assert totals(space) == ShardTotals(0, 0)
+
+
+@pytest.mark.parametrize("limits", [{"queue_shard_max_entries": 5}, {"queue_shard_max_bytes": 600}])
+def test_requests_in_flight_together_count_and_so_do_those_that_fail(limits: dict[str, int]) -> None:
+    space = Space(**limits)
+    for _ in range(2):
+        answers = [CallbackResult[Enqueued]() for _ in range(40)]
+        produced = CallbackResult[Any]()
+        for at, answer in enumerate(answers):
+            space.requests.enqueue(space.stream, [(NAME, NewEntry(b"x" * 40))], answer)
+            if at == 1:
+                space.stream.partition(SHARD).append(encode([BatchInput(0, NAME, b"x" * 40)]), produced)
+        space.hand.settle()
+        stored = [answer for answer in answers if answer.value.error is None]
+        assert produced.calls[-1][-1] is None
+        assert 1 <= len(stored) <= 5
+        assert all(isinstance(answer.value.error, QueueSpaceFull) for answer in answers if answer not in stored)
+        assert len(space.values(NAME)) == len(stored) + 1
+        space.submit(NAME, Empty, "purge")
+    state = space.stream.partition(SHARD).state
+    assert state is not None
+    assert (state.accepted_records, state.accepted_bytes) == (0, 0)
+    failed = CallbackResult[Enqueued]()
+    space.requests.enqueue(space.stream, [(NAME, NewEntry(b"x"))], failed)
+    assert state.accepted_records == 1
+    space.hand.delete(SPACE)
+    assert failed.value.error is not None
+    assert (state.accepted_records, state.accepted_bytes) == (0, 0)
 
 
 def test_the_size_of_a_shard_is_what_its_queues_have_also_after_a_restart() -> None:

@@ -13,6 +13,7 @@ from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord
 from duramen.coordinators.runtime.shard import BatchRowKind, CoordinatorShard, Decision, ShardKind
 from duramen.metadata.state import StreamState
+from duramen.queues.answers import entry_size
 from duramen.queues.changes import changes
 from duramen.queues.leases import ShardLeases
 from duramen.queues.leftovers import LeftoverSweep
@@ -120,7 +121,15 @@ class QueueShard(CoordinatorShard[QueueCommand]):
             refusal = self.refusal(rows, len(command.entries))
             if refusal is not None:
                 raise refusal
-        return Decision((), QueueOutcome(), records_for(command, rows, now_ms))
+        inputs = records_for(command, rows, now_ms)
+        return Decision((), QueueOutcome(), inputs, over=self._accept(command))
+
+    def _accept(self, command: QueueCommand) -> Callable[[], None] | None:
+        """Count entries towards the limits of the shard until the rows have them."""
+        state = None if self._partition is None else self._partition.state
+        if not isinstance(command, Enqueue) or state is None:
+            return None
+        return state.accept(len(command.entries), sum(entry_size(entry) for _, entry in command.entries))
 
     def _decide_leased(self, command: Ack | Nack, rows: StateRows, now_ms: int) -> Decision:
         again = repeated(command, rows) is not None
@@ -171,7 +180,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
             return None
         totals, state = self.known_totals(rows) or NOTHING, partition.state
         count, size = totals.entries, totals.bytes
-        if state is not None:  # a producer sends many batches before the first of them is applied
+        if state is not None:  # many batches and commands come before the first of them is applied
             count, size = count + state.accepted_records, size + state.accepted_bytes
         if 0 <= most < count + entries:
             said = f"{count} entries; {entries} more would exceed its limit of {most} ({SHARD_MAX_ENTRIES})"

@@ -294,6 +294,8 @@ class ActiveShard:
 
     def _end_of(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
         self._commands -= 1
+        if pending.decision.over is not None:
+            pending.decision.over()
         pending.done(answer)
 
     def _turn(self, loads: int, pending: _Pending) -> None:

@@ -53,7 +53,8 @@ class Decision(NamedTuple):
     Records are (key, value), None a tombstone, with the time of their append; `inputs` follow, unchanged.
 
     With a `producer` they belong to its open transaction, in a batch of their own. `together` with batches for other
-    logs is possible only if the partition has no replicas.
+    logs is possible only if the partition has no replicas. `over` is called before the response, whether the records
+    are applied or not; shards that are decided on appended records do not call it.
     """
 
     records: Sequence[Record]
@@ -61,6 +62,7 @@ class Decision(NamedTuple):
     inputs: Sequence[BatchInput] = ()
     producer: TransactionProducer | None = None
     together: Together | None = None
+    over: Callable[[], None] | None = None
 
 
 class ShardAnswer(NamedTuple):
