@@ -270,7 +270,10 @@ def _check_size(state: ControllerState, more: int, largest_size: int | None) -> 
 def _differences(known: StreamState, definition: Definition) -> list[str]:
     differences = []
     if known.partitions != definition.partitions:
-        differences.append(f"it has {_count(known.partitions, 'partition')}, not {definition.partitions}")
+        shards = known.config.get(KIND) == QUEUES
+        fixed = ", whose number is fixed" if shards else ""
+        there = _count(known.partitions, "shard" if shards else "partition")
+        differences.append(f"it has {there}{fixed}, not {definition.partitions}")
     if set(known.subjects) != set(definition.subjects):
         differences.append(f"its subjects are {_listed(known.subjects)}, not {_listed(definition.subjects)}")
     mine, theirs = check_config(definition.config), check_config(known.config)

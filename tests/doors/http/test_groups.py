@@ -177,5 +177,8 @@ def test_the_lag_of_a_share_group(node: NodeProcess, ask: Ask, stream: str) -> N
     assert (one["start_offset"], one["end_offset"], one["lag_seconds"] > 1_000_000) == (1, 10, True)
     assert [offsets[stream, 1][field] for field in ("start_offset", "end_offset", "lag_seconds")] == [None, 0, None]
     assert all(offsets[topic, 0]["end_offset"] > offsets[topic, 0]["start_offset"] for topic in (light, queue))
+    status, problem = ask("POST", f"/v1/groups/{quote(stream)}/offsets", {"to": "start"})
+    assert (status, problem["type"]) == (400, "request-invalid")
+    assert "share group, which commits no offsets" in problem["detail"]
     listed = ask("GET", f"/v1/groups?after={quote(stream[:-1])}&limit=10")[1]["groups"]
     assert {one["id"]: one["lag_records"] for one in listed}[stream] == 10

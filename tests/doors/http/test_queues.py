@@ -204,7 +204,9 @@ def test_kafka_clients_see_the_space_as_a_topic(node: NodeProcess, ask: Ask, pat
 
 def test_spaces_are_listed_shown_and_deleted(ask: Ask, path: str, stream_name: str) -> None:
     assert ask("POST", "/v1/spaces", {"name": stream_name, "shards": 4})[1]["created"] is False
-    assert ask("POST", "/v1/spaces", {"name": stream_name})[1]["type"] == "stream-differs"
+    differs = ask("POST", "/v1/spaces", {"name": stream_name})[1]
+    assert differs["type"] == "stream-differs"
+    assert "it has 4 shards, whose number is fixed, not" in differs["detail"]
     assert ask("GET", f"/v1/spaces?prefix={stream_name}")[1]["spaces"][0]["shards"] == 4
     assert ask("GET", path)[1]["config"] == {}
     assert ask("DELETE", path)[0] == 204

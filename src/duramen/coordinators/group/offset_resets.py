@@ -5,13 +5,14 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from duramen.base.countdown import Countdown
-from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
 from duramen.broker.partition import Partition
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.group.coordinator import CommitMember, Coordinator
+from duramen.coordinators.group.kinds import GroupKind
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState
 
@@ -73,7 +74,7 @@ class Resets:
 
         An offset outside a log becomes the log's start or end, as with Kafka's tool; a time is looked up as in
         ListOffsets. On an error (GroupNotFound unless streams are named, which creates the group; GroupNotEmpty;
-        StreamNotFound; or another) nothing changes.
+        RequestInvalid for a share group; StreamNotFound; or another) nothing changes.
         """
         topics, stored = self._groups.topics, self._stored(request.group_id)
 
@@ -137,6 +138,10 @@ class Resets:
             if request.streams is None:
                 raise
             return
+        if described.kind is GroupKind.SHARE:
+            raise RequestInvalid(
+                f"group {request.group_id} is a share group, which commits no offsets: kafka-share-groups.sh resets it"
+            )
         members = len(described.snapshot.members)
         if members or described.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {request.group_id} has {members} members: stop them first")
