@@ -1,12 +1,14 @@
 """Groups of a cluster of three real nodes keep their offsets in topics of the inventory whatever these are called."""
 
+from contextlib import closing, suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 from tests.clients import CONFLUENT, Record, metric, until
 from tests.doors.kafka.asking import Asking
+from tests.doors.kafka.sharing import RawShareConsumer
 from tests.doors.kafka.test_inventory_groups import Offsets, goes_on
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader
@@ -170,3 +172,57 @@ def test_offsets_are_reset_at_any_node(tmp_path: Path) -> None:
                 assert reset(number, "-1") == {topic: at[9] for topic, at in places.items()}
         for client in clients.values():
             client.close()
+
+
+def shared_values(consumer: ShareConsumer, count: int) -> list[bytes | None]:
+    """Read and accept so many records."""
+    found: list[bytes | None] = []
+
+    def read() -> bool:
+        messages = [message for message in consumer.poll(timeout=1.0) if message.error() is None]
+        for message in messages:
+            consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+        with suppress(KafkaException):  # it is delivered again
+            if messages and not any(consumer.commit_sync(timeout=WAIT_S).values()):
+                found.extend(message.value() for message in messages)
+        return len(found) >= count
+
+    until(read, WAIT_S)
+    return found
+
+
+@pytest.mark.long
+def test_a_share_group_goes_on_after_a_rename_and_after_the_loss_of_a_node(tmp_path: Path) -> None:
+    settings = SETTINGS | {"share.coordinator.state.topic.prune.interval.ms": 1000, "nats.server": "off"}
+    with (
+        NodeProcesses(tmp_path, 3, settings) as nodes, connect(nodes.nodes[1].http) as client,
+        connect(nodes.nodes[2].http) as other,
+    ):  # fmt: skip
+        client.inventory.create_tenants(["acme"])
+        client.inventory.create_namespaces("acme", ["prod"])
+        client.inventory.create_topics("acme/prod", ["a"])
+        operator = RawShareConsumer(nodes.nodes[1], "s", "acme.prod.a", "operator")
+        operator.configure(share_auto_offset_reset="earliest")
+        operator.connection.close()
+        config = {
+            "bootstrap.servers": nodes.bootstrap_servers, "group.id": "s", "share.acknowledgement.mode": "explicit",
+            "topic.metadata.refresh.interval.ms": 300, "log_level": 0,
+        }  # fmt: skip
+        with closing(ShareConsumer(config)) as consumer:
+            consumer.subscribe(["acme.prod.a"])
+            CONFLUENT.produce(nodes.bootstrap_servers, "acme.prod.a", [Record(b"1"), Record(b"2")])
+            assert shared_values(consumer, 2) == [b"1", b"2"]
+            client.inventory.move_topic("acme/prod/a", "acme/prod/b")
+            consumer.subscribe(["acme.prod.b"])
+            CONFLUENT.produce(nodes.bootstrap_servers, "acme.prod.b", [Record(b"3")])
+            assert shared_values(consumer, 1) == [b"3"]
+        nodes.nodes[3].kill()
+        with closing(ShareConsumer(config)) as consumer:
+            consumer.subscribe(["acme.prod.b"])
+            CONFLUENT.produce(nodes.bootstrap_servers, "acme.prod.b", [Record(b"4")])
+            assert shared_values(consumer, 1) == [b"4"]
+            for one in (client, other):
+                (offset,) = one.groups.describe("s").offsets
+                assert (offset.stream, offset.lag_records) == ("acme.prod.b", 0)
+        until(lambda: gone(client, "acme/prod/b"), WAIT_S)
+        until(lambda: not client.groups.list(), WAIT_S)
