@@ -105,6 +105,21 @@ def test_a_client_cannot_read_by_the_lasting_id(
     assert one.last["responses"][0]["partitions"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_what_a_share_group_reads_counts_to_the_rate_of_the_namespace(
+    node: NodeProcess, shop: duramen.Client, stream_name: str, make: Callable[[str, str], RawShareConsumer]
+) -> None:
+    path, _ = paths(stream_name)
+    shop.inventory.create_namespaces("shared", ["slow"])
+    shop.inventory.policies.set("shared/slow", {"consumer_byte_rate": 500})
+    path = path.replace("/prod/", "/slow/")
+    shop.inventory.create_topics("shared/slow", [path.split("/")[2]])
+    CONFLUENT.produce(node.kafka, kafka(path), [Record(bytes(20_000))])
+    one = make(kafka(path), "one")
+    one.join()
+    assert len(one.fetch()) == 1
+    assert one.last["throttle_time_ms"] > 1000
+
+
 @pytest.mark.parametrize("keep_alias", [False, True])
 def test_an_unmodified_client_goes_on_after_a_rename(
     node: NodeProcess, shop: duramen.Client, stream_name: str, make: Callable[[str, str], RawShareConsumer],
