@@ -119,7 +119,7 @@ def _take(context: Context, exchange: Exchange, request: Message) -> ShareSessio
         context.shares.change(
             session,
             {
-                key: _stored(exchange.admitted.topics, key) or key
+                key: _stored(exchange.admitted.topics, key)
                 for topic in request["topics"]
                 if _refusal(exchange.admitted.topics, topic["topic_id"]) is None
                 for partition in topic["partitions"]
@@ -185,9 +185,10 @@ def _stored(named: ResolvedTopics, key: ShareKey, session: ShareSession | None =
         return key._replace(topic_id=light.shared_as)
     if named.find(key.topic_id) is not None:
         return key
-    stored = key if session is None else session.partitions.get(key, key)
-    renamed = None if stored == key else named.light(LastingId(stored.topic_id.hex))
-    return None if renamed is None else stored
+    stored = None if session is None else session.partitions.get(key)
+    if stored is None or stored == key or named.light(LastingId(stored.topic_id.hex)) is None:
+        return None
+    return stored
 
 
 def _check_batches(batches: Sequence[Acknowledged], last_type: int) -> None:
@@ -219,7 +220,7 @@ def _after_closing(context: Context, request: Message, session: ShareSession, re
     """End the session if the request says so, release acquired records, and respond."""
     if request["share_session_epoch"] == CLOSING:
         context.shares.close(session)
-        context.broker.sharing.release(session.member_id, session.partitions.values(), reply)
+        context.broker.sharing.release(session.member_id, session.stored, reply)
     else:
         reply()
 
@@ -274,13 +275,18 @@ class _ShareFetch:
 
     def _wanted(self) -> dict[ShareKey, ShareKey]:
         """The partitions of the session to read; those of topics that are gone or refused get their error."""
-        topics, wanted = self._exchange.admitted.topics, dict[ShareKey, ShareKey]()
-        for key in self._session.rotated():
-            refusal, stored = _refusal(topics, key.topic_id), _stored(topics, key)
-            if refusal is None and stored is not None:
+        topics, session, wanted = self._exchange.admitted.topics, self._session, dict[ShareKey, ShareKey]()
+        for key in session.rotated():
+            stored = session.partitions[key]
+            if stored is None:
+                stored = session.partitions[key] = _stored(topics, key)
+            elif stored != key and topics.light(key.topic_id) is None:
+                stored = None
+            if stored is not None:
                 wanted[key] = stored
             else:
-                self._fetched[key] = ShareFetched(error=refusal or StreamNotFound("no such topic"))
+                error = _refusal(topics, key.topic_id) or StreamNotFound("no such topic")
+                self._fetched[key] = ShareFetched(error=error)
         return wanted
 
     def _acknowledged(self, results: Results) -> None:

@@ -27,7 +27,7 @@ class ShareSession:
     """A session. `epoch` is that of the next request; `fetcher` is a fetch that waits for records.
 
     `partitions` has each share partition as the client names it, and as state is stored of it: the ids differ for
-    topics of the inventory.
+    topics of the inventory. None: no such topic is known yet.
     """
 
     __slots__ = ("channel", "epoch", "fetcher", "group", "member_id", "partitions")
@@ -37,8 +37,13 @@ class ShareSession:
         self.member_id = member_id
         self.channel = channel
         self.epoch = 1
-        self.partitions: dict[ShareKey, ShareKey] = {}
+        self.partitions: dict[ShareKey, ShareKey | None] = {}
         self.fetcher: ShareFetcher | None = None
+
+    @property
+    def stored(self) -> list[ShareKey]:
+        """Its partitions, as state is stored of them."""
+        return [stored for stored in self.partitions.values() if stored is not None]
 
     def rotated(self) -> list[ShareKey]:
         """Its partitions, each time from another on, so that none of them starves."""
@@ -96,11 +101,12 @@ class ShareSessions:
         found = self.find(group, member_id)
         if found is None:
             return ()
-        ids = {key.topic_id: stored.topic_id for key, stored in found.partitions.items()}
-        return [*ids, *(LastingId(stored.hex) for id_, stored in ids.items() if stored != id_)]
+        ids = {key.topic_id: stored for key, stored in found.partitions.items()}
+        lasting = [stored.topic_id for id_, stored in ids.items() if stored is not None and stored.topic_id != id_]
+        return [*ids, *(LastingId(id_.hex) for id_ in lasting)]
 
     def change(
-        self, session: ShareSession, added: Mapping[ShareKey, ShareKey], forgotten: Iterable[ShareKey]
+        self, session: ShareSession, added: Mapping[ShareKey, ShareKey | None], forgotten: Iterable[ShareKey]
     ) -> None:  # fmt: skip
         """Add and remove partitions of the session. Raises ShareSessionLimitReached."""
         self._partitions -= len(session.partitions)
@@ -134,4 +140,4 @@ class ShareSessions:
         """A connection is closed, and with it its sessions: records acquired by their consumers are delivered again."""
         for session in list(self._by_channel.get(channel, ())):
             self._forget(session)
-            self._sharing.release(session.member_id, session.partitions.values(), lambda: None)
+            self._sharing.release(session.member_id, session.stored, lambda: None)
