@@ -42,7 +42,14 @@ from duramen.inventory.events import (
     encode_pending,
 )
 from duramen.inventory.ids import TopicKey
-from duramen.inventory.name_rows import name_blocks, own_name_rows, value_of_name, values_by_name, values_of_names
+from duramen.inventory.name_rows import (
+    is_topic,
+    name_blocks,
+    own_name_rows,
+    value_of_name,
+    values_by_name,
+    values_of_names,
+)
 from duramen.inventory.packing import NAMES_OF_A_BLOCK, NameBlock, pack_names, unpack_names
 from duramen.inventory.policies import PolicyChange, changed_policies, check_policies, read_policies
 from duramen.inventory.rows import (
@@ -126,11 +133,12 @@ class CreateTopics(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The number of new names, and the sequence of the first; `existing` ones stay."""
+    """The number of new names, and the sequence of the first; `existing` ones stay, among them `aliases`."""
 
     new: int
     first: int
     existing: int
+    aliases: Sequence[bytes] = ()
 
 
 class SetTopicPolicies(NamedTuple):
@@ -266,7 +274,7 @@ class TopicShardState:
     def _create(self, command: CreateTopics, rows: StateRows) -> _Decided:
         self._check_namespace(command.namespace, rows)
         namespace, blocks, durability = command
-        first, made, existing = self._next[durability], list[TopicsCreated](), 0
+        first, made, existing, aliases = self._next[durability], list[TopicsCreated](), 0, list[bytes]()
         alone = _is_free(namespace, blocks[0].first, blocks[-1].last, rows) if blocks else True
         for block in blocks:
             if alone or _is_free(namespace, block.first, block.last, rows):
@@ -275,10 +283,11 @@ class TopicShardState:
             names = unpack_names(block.body)
             there = _existing(namespace, names, rows)
             existing += len(there)
+            aliases += sorted(name for name, value in there.items() if not is_topic(value))
             new = [name for name in names if name not in there] if there else names
             if new:
                 self._make(made, command, len(new), pack_names(new), alone=False)
-        return made, Created(self._next[durability] - first, first, existing)
+        return made, Created(self._next[durability] - first, first, existing, aliases)
 
     def _make(self, made: list[TopicsCreated], command: CreateTopics, count: int, body: bytes, *, alone: bool) -> None:
         made.append(TopicsCreated(command.namespace, self._next[command.durability], count, body, alone))
@@ -450,7 +459,9 @@ def _check_target(command: BeginChange | MoveWithin) -> None:
 def _taken(name: bytes, row: NameRow) -> DuramenError:
     if row.flags & LEAVING:
         return TopicBusy(f"a change of {name.decode()} is in progress")
-    return TopicExists(f"there is a topic {name.decode()} already, or an alias of that name")
+    if row.flags & ALIAS:
+        return TopicExists(f"{name.decode()} is an alias already: `duramen topic delete` frees the name")
+    return TopicExists(f"there is a topic {name.decode()} already")
 
 
 def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool:
@@ -461,15 +472,15 @@ def _is_free(namespace: int, first: bytes, last: bytes, rows: StateRows) -> bool
     return block is None or unpack_names(block[1].body)[0] > last
 
 
-def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
-    """The existing ones of these ordered names: found by a scan, or by gets if the range is large."""
+def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> dict[bytes, bytes]:
+    """The rows of the existing ones of these ordered names: found by a scan, or by gets if the range is large."""
     if len(names) >= _LEAST_SCANNED:
-        there = set[bytes]()
-        for name, _ in values_by_name(rows, namespace, names[0], names[-1] + b"\x00"):
-            there.add(name)
+        there = dict[bytes, bytes]()
+        for name, value in values_by_name(rows, namespace, names[0], names[-1] + b"\x00"):
+            there[name] = value
             if len(there) > _SCANNED_AT_ONCE * max(len(names), NAMES_OF_A_BLOCK):
                 break
         else:
-            return there.intersection(names) if there else there
+            return {name: there[name] for name in there.keys() & names} if there else there
     values = values_of_names(rows, [(namespace, name) for name in names])
-    return {name for name, value in zip(names, values, strict=True) if value is not None}
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}

@@ -338,7 +338,8 @@ class QueueTopic(LightTopic):
             self.partition.check_leads()
             check(batch)
             if head.attributes & TRANSACTIONAL:
-                raise QueueTransactionRefused(f"{self.name} is a queue's topic and takes no transactions")
+                what = "a queue's topic" if self.entry is None else "a topic of the inventory"
+                raise QueueTransactionRefused(f"{self.name} is {what} and takes no transactions")
             found = list(records(batch, verify=False, limit_bytes=self._space.decoded_limit_bytes))
             sealed = _entries(self.name, self._queue.name, found, self._new_owner(), head)
             counted = _nothing if self.partition.is_repeated(head) else self._count(found)

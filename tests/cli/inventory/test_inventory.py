@@ -93,6 +93,9 @@ def test_an_alias_of_a_topic_that_was_deleted_with_its_namespace_is_named_and_de
     assert duramen("topic", "alias", f"{tenant}/dev/alias", f"{tenant}/prod/topic").code == 0
     assert duramen("namespace", "delete", f"{tenant}/prod", "--yes").code == 0
     assert "[topic-alias-dangling]" in duramen("topic", "describe", f"{tenant}/dev/alias").err
+    created = duramen("topic", "create", f"{tenant}/dev/alias")
+    assert (created.code, created.out) == (1, "0 topics created.\n")
+    assert f"`duramen topic delete {tenant}/dev/alias` frees the name [topic-alias-dangling]" in created.err
     deleted = duramen("topic", "delete", f"{tenant}/dev/alias", "--yes")
     assert (deleted.code, deleted.out) == (0, f"Topic {tenant}/dev/alias deleted.\n")
     assert "[topic-not-found]" in duramen("topic", "delete", f"{tenant}/dev/alias", "--yes").err

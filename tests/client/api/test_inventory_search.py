@@ -35,6 +35,10 @@ def test_parts_are_found_by_filters_and_counted(face: Face) -> None:
     assert (tenant.namespaces, tenant.topics) == (2, 1)
     for method, args, wanted, error in (
         ("search_page", ["a/b/c"], {}, errors.RequestInvalid),
+        ("search_page", ["a/"], {}, errors.RequestInvalid),
+        ("search_page", ["/a"], {}, errors.RequestInvalid),
+        ("subscribe", ["a/"], {}, errors.RequestInvalid),
+        ("subscribe", ["a//b"], {}, errors.RequestInvalid),
         ("search_page", [], {"kind": "x"}, errors.RequestInvalid),
         ("tenants", [], {"glob": "["}, errors.GlobInvalid), ("account", ["nobody"], {}, errors.AccountNotFound),
     ):  # fmt: skip

@@ -16,6 +16,7 @@ from tests.doors.http.conftest import Ask
 from duramen.node.process import NodeProcess
 
 NDJSON = "application/x-ndjson"
+INVENTORY = ("accounts", "tenants", "namespaces", "topics", "policies", "changes")
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -81,6 +82,23 @@ def test_wrong_queries_are_named(ask: Ask, tenant: str) -> None:
     assert [one["name"] for one in first["namespaces"] + second["namespaces"]] == ["dev", "prod"]
     assert second["next"] is None
     assert ask("GET", f"/v1/tenants?after={first['next']}")[1]["type"] == "page-token-invalid"
+
+
+def test_an_empty_filter_is_refused_by_name(ask: Ask) -> None:
+    found = 0
+    for path, methods in ask("GET", "/v1/openapi.json")[1]["paths"].items():
+        if "get" not in methods or not path.startswith(tuple(f"/v1/{part}" for part in INVENTORY)):
+            continue
+        for parameter in methods["get"].get("parameters", []):
+            name = parameter["name"]
+            if parameter["in"] == "query" and name not in ("after", "position", "prefix"):
+                found += 1
+                for part in ("account", "tenant", "namespace", "name", "id"):
+                    path = path.replace(f"{{{part}}}", "x")  # noqa: PLW2901
+                status, answer = ask("GET", f"{path}?{name}=")
+                assert (status, answer["type"]) == (400, "request-invalid"), (path, name)
+                assert f"the query parameter {name}= does not fit" in answer["detail"]
+    assert found > 20
 
 
 def test_topics_are_moved_in_one_request_and_those_that_fail_are_named(ask: Ask, tenant: str) -> None:
@@ -309,7 +327,7 @@ def test_topics_are_filtered(ask: Ask, tenant: str) -> None:
 
 def test_every_read_takes_a_position_and_refuses_what_is_none(ask: Ask, tenant: str) -> None:
     topic = ask("GET", f"/v1/tenants/{tenant}")[1]["position"]
-    parts = tuple(f"/v1/{part}" for part in ("accounts", "tenants", "namespaces", "topics", "policies"))
+    parts = tuple(f"/v1/{part}" for part in INVENTORY)
     paths = ask("GET", "/v1/openapi.json")[1]["paths"].items()
     reads = [path for path, methods in paths if "get" in methods and path.startswith(parts)]
     assert len(reads) > 8

@@ -172,8 +172,39 @@ def test_what_needs_a_stream_is_refused_by_name(node: NodeProcess, tenant: str, 
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"1")
-    with pytest.raises(KafkaException, match="authorization failed"):
+    with pytest.raises(KafkaException, match="Policy violation"):
         producer.commit_transaction(30)
+
+
+def test_transactions_on_topics_that_take_none_are_refused_alike_and_reported(
+    node: NodeProcess, tenant: str, admin: AdminClient
+) -> None:
+    with duramen.connect(node.http) as client:
+        client.inventory.create_topics(f"{tenant}/prod", ["orders"])
+        client.inventory.alias(f"{tenant}/prod/other", f"{tenant}/prod/orders")
+    space = NewTopic(f"{tenant}-q", 2, config={"kind": "queues", "queue.topic.prefix": f"{tenant}-q."})
+    for future in admin.create_topics([space, NewTopic(f"{tenant}-s", 1)]).values():
+        future.result(30)
+    refused = [f"{tenant}.prod.orders", f"{tenant}.prod.other", f"{tenant}-q.ann", f"{tenant}-q"]
+    codes = dict.fromkeys(refused, ErrorCode.POLICY_VIOLATION)
+    codes |= {f"{tenant}-s": ErrorCode.OPERATION_NOT_ATTEMPTED, "none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    codes |= {"__transaction_state": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    fields = {"transactional_id": tenant, "transaction_timeout_ms": 9000, "producer_id": -1, "producer_epoch": -1}
+    with Asking(node) as asking:
+        begun = asking.ask(ApiKey.INIT_PRODUCER_ID, 4, fields)
+        wish = {
+            "v3_and_below_transactional_id": tenant,
+            "v3_and_below_producer_id": begun["producer_id"], "v3_and_below_producer_epoch": begun["producer_epoch"],
+            "v3_and_below_topics": [{"name": name, "partitions": [0]} for name in codes],
+        }  # fmt: skip
+        for version in range(4):
+            answered = asking.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, wish)["results_by_topic_v3_and_below"]
+            assert {
+                topic["name"]: topic["results_by_partition"][0]["partition_error_code"] for topic in answered
+            } == codes
+    reported = [line for line in node.log_path.read_text().splitlines() if "a transaction was refused" in line]
+    assert "not a stream" in reported[0]
+    assert len(reported) <= 2  # at most one a minute
 
 
 def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None:

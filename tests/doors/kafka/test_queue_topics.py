@@ -187,12 +187,13 @@ def test_what_is_refused(node: NodeProcess, admin: AdminClient, stream_name: str
         admin.create_topics([NewTopic(f"{stream_name}-c", 1, config={"queue.topic.prefix": "x."})])[
             f"{stream_name}-c"
         ].result(30)
-    producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": stream_name})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"x")
-    with pytest.raises(KafkaException):
-        producer.commit_transaction(30)
+    for name in (topic, stream_name):
+        producer = Producer({"bootstrap.servers": node.kafka, "transactional.id": name})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(name, b"x")
+        with pytest.raises(KafkaException, match="Policy violation"):
+            producer.commit_transaction(30)
     listed = json.loads(kcat(node, ["-L", "-J"]))
     assert topic not in [one["topic"] for one in listed["topics"]]
 

@@ -33,9 +33,9 @@ def _keep_old_name(_: Original) -> Original:
 
 
 def _create_again(_: Original) -> Original:
-    def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> set[bytes]:
+    def _existing(namespace: int, names: Sequence[bytes], rows: StateRows) -> dict[bytes, bytes]:
         del namespace, names, rows
-        return set()
+        return {}
 
     return _existing
 

@@ -419,7 +419,9 @@ def _print_usage(space: str, usage: Mapping[str, Any], format_: str) -> None:
     if format_ == JSON:
         print_json(usage)
         return
-    click.echo(f"Queue space {space}: {_entries(usage['entries'])} ({usage['bytes']} bytes)")
+    known = usage["entries"] is not None
+    total = f"{_entries(usage['entries'])} ({usage['bytes']} bytes)" if known else "? entries, until all shards count"
+    click.echo(f"Queue space {space}: {total}")
     limits = [f"{usage[f'max_{what}']} {what}" for what in ("entries", "bytes") if usage[f"max_{what}"] is not None]
     if limits:
         click.echo(f"  limits of a shard: {', '.join(limits)}")

@@ -19,7 +19,7 @@ class GatheredNames:
         self._left = left
         self._done = done
         self._problems = list(problems)
-        self._created, self._existing = 0, existing
+        self._created, self._existing, self._aliases = 0, existing, list[bytes]()
         if not left:
             self._end()
 
@@ -41,6 +41,7 @@ class GatheredNames:
         else:
             self._created += answer.new
             self._existing += answer.existing
+            self._aliases += answer.aliases
         self._answered()
 
     def _answered(self) -> None:
@@ -49,4 +50,4 @@ class GatheredNames:
             self._end()
 
     def _end(self) -> None:
-        self._done(CreatedNames(self._created, self._existing, self._problems))
+        self._done(CreatedNames(self._created, self._existing, self._problems, self._aliases))

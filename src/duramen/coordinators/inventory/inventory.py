@@ -15,6 +15,7 @@ from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
 from duramen.broker.quotas import RateTable
 from duramen.coordinators.inventory.changing import Changes
+from duramen.coordinators.inventory.dangling import refuse_dangling
 from duramen.coordinators.inventory.feed import InventoryFeed
 from duramen.coordinators.inventory.gathering import GatheredNames
 from duramen.coordinators.inventory.moves import TopicMove, TopicMoves
@@ -200,7 +201,8 @@ class Inventory(InventoryQueries):
                 for at in range(0, len(blocks), _BLOCKS_AT_ONCE)
             ]
             existing = len(names) - found.total - len(found.problems)
-            gathered = GatheredNames(len(commands), done, found.problems, existing)
+            created = refuse_dangling(self._shards, namespace, done)
+            gathered = GatheredNames(len(commands), created, found.problems, existing)
             for shard, command in commands:
                 self._shards.submit(shard, command, partial(gathered.several, command))
 

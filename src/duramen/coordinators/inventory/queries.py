@@ -7,6 +7,7 @@ from uuid import UUID
 from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound, TopicAliasDangling, TopicNotFound
 from duramen.coordinators.inventory.pages import PageScan
 from duramen.coordinators.inventory.shards import Done, InventoryShards
+from duramen.coordinators.inventory.dangling import why_dangling
 from duramen.coordinators.inventory.topics import BoundNamespace, FoundTopic, TopicPage
 from duramen.inventory.events import NamespacePut, TenantPut
 from duramen.inventory.feed import FeedScope, read_follow_token
@@ -135,7 +136,7 @@ class InventoryQueries:
         rows = self._shards.rows()
         found = rows.find(namespace.id, name)
         if found is None and rows.is_dangling(namespace.id, name):
-            raise TopicAliasDangling(f"{path} is an alias of a topic that was deleted with its namespace")
+            raise TopicAliasDangling(why_dangling(path))
         if found is None:
             raise TopicNotFound(f"there is no topic {path}")
         return self._found(path, namespace.id, found)

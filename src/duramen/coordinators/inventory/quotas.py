@@ -42,11 +42,15 @@ Make = Callable[[Sequence[str], Done], None]
 
 
 class CreatedNames(NamedTuple):
-    """The outcome of creating names: how many are new, how many existed, and which are refused."""
+    """The outcome of creating names: how many are new, how many existed, and which are refused.
+
+    `aliases` are existing ones that are not yet known to resolve to a topic.
+    """
 
     created: int
     existing: int
     problems: Sequence[NamedProblem]
+    aliases: Sequence[bytes] = ()
 
 
 class TopicOwner(NamedTuple):

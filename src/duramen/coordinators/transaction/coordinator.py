@@ -317,12 +317,15 @@ class Transactions:
         """Refuse: some nodes of the cluster cannot take snapshots between transactions yet."""
         needed, level = int(MetadataFeature.KEYED_TRANSACTIONS), self._membership.state.feature_level
         error = KeyedTransactionRefused(_TOO_OLD.format(partition.stream.name, needed, level))
+        self.report_refused(error)
+        done(error)
+
+    def report_refused(self, error: DuramenError) -> None:
+        """Report at most once a minute why a transaction was refused: most clients show the error code only."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._report_ms:
-            # Most clients show the error code only.
             self._report_ms = now_ms + _REPORT_MS
             self._report(f"a transaction was refused: {error}")
-        done(error)
 
     def _admit_to(
         self, id_: str, identity: ProducerIdentity, partition: Partition, joins: bool, done: Admitted

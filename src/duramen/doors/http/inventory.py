@@ -306,7 +306,13 @@ async def _alias(call: Call, query: AccountQuery, body: AliasRequest) -> TopicIn
 async def _search(call: Call, query: TopicsQuery) -> TopicList:
     account, inventory = _account(call, query), _inventory(call)
     wanted = TopicQuery(
-        query.prefix, query.glob, query.pattern, query.label, query.kind, query.durability, query.policy
+        query.prefix,
+        query.glob,
+        query.pattern,
+        query.label,
+        query.kind or "",
+        query.durability or "",
+        query.policy,
     )
     check_query(wanted)
     scope = f"{account}/{query.tenant}/{query.namespace}"

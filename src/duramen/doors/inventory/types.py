@@ -14,18 +14,22 @@ __all__ = ["ChangeInfo", "ChangesInfo", "ChangesQuery", "ChangesRequest", "Topic
 _LARGEST_PAGE: Final = 1000
 _LONGEST_WAIT_MS: Final = 60_000
 
-_Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
+_Account = Annotated[str, Meta(min_length=1, description="The account; without it the node's `inventory.account`")]
 _Limit = Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most changes on one page")]
 _Wait = Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for a change if there is none")]
 
 
 class _Wanted(msgspec.Struct):
     account: _Account = ""
-    tenant: Annotated[str, Meta(description="Only this tenant and its contents")] = ""
-    namespace: Annotated[str, Meta(description="Only this namespace of the tenant and its contents")] = ""
-    topic: Annotated[str, Meta(description="Only this topic of the namespace")] = ""
-    prefix: Annotated[str, Meta(description="Only topics of the namespace whose names have this prefix")] = ""
-    follow: Annotated[str, Meta(description="In place of names, `follow` of a response: the same under any name")] = ""
+    tenant: Annotated[str, Meta(min_length=1, description="Only this tenant and its contents")] = ""
+    namespace: Annotated[str, Meta(min_length=1, description="Only this namespace of the tenant and its contents")] = ""
+    topic: Annotated[str, Meta(min_length=1, description="Only this topic of the namespace")] = ""
+    prefix: Annotated[
+        str, Meta(min_length=1, description="Only topics of the namespace whose names have this prefix")
+    ] = ""
+    follow: Annotated[
+        str, Meta(min_length=1, description="In place of names, `follow` of a response: the same under any name")
+    ] = ""
     position: Annotated[str, Meta(description="Changes from this position on; without it, from now on")] = ""
 
 

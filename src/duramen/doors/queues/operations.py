@@ -374,9 +374,11 @@ class QueueOperations:
         """The entries of all queues, as the shards count them."""
         found: FoundTotals = await _call_back(partial(self._led.totals, self._space))
         known = [one for one in found.shards if one is not None]
+        unknown = len(known) + len(found.lost) < len(found.shards)
         most, most_bytes = (None if limit < 0 else limit for limit in self._space.shard_limits)
         shards, missing = [ShardUsage(*(one or (None, None))) for one in found.shards], _missing(found.lost)
-        entries, size = sum(one.entries for one in known), sum(one.bytes for one in known)
+        entries = None if unknown else sum(one.entries for one in known)
+        size = None if unknown else sum(one.bytes for one in known)
         return SpaceUsage(entries, size, most, most_bytes, shards, missing)
 
 

@@ -366,11 +366,12 @@ class ShardUsage(msgspec.Struct):
 class SpaceUsage(msgspec.Struct):
     """The entries of all queues of a space and of each shard, and the limits of a shard; null: it has none.
 
-    The totals do not include shards with unknown figures, nor `missing_shards`, whose rows are lost.
+    The totals are null while the figures of a shard are unknown. They do not include `missing_shards`, whose
+    rows are lost.
     """
 
-    entries: int
-    bytes: int
+    entries: int | None
+    bytes: int | None
     max_entries: int | None
     max_bytes: int | None
     shards: list[ShardUsage]

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from duramen.client.api.arguments import text, whole
+from duramen.client.api.arguments import refused, text, whole
 from duramen.client.api.http import Program, Question
 from duramen.client.api.inventory.requests import query
 from duramen.client.api.values import value_of
@@ -76,7 +76,10 @@ class _Followed:
     """The scope and the position of a subscription."""
 
     def __init__(self, path: str, prefix: str, position: str, account: str) -> None:
-        self._path = (text("path", path).split("/", 2) if path else []) + [""] * 3
+        parts = text("path", path).split("/", 2) if path else []
+        if not all(parts):
+            raise refused("path", path, "TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC")
+        self._path = parts + [""] * 3
         self._prefix = text("prefix", prefix)
         self._account = account
         self.position = text("position", position)

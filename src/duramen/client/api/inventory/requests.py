@@ -356,8 +356,8 @@ def make_alias(account: str, path: str, topic: str) -> Program[TopicInfo]:
 
 def search(account: str, scope: str, wanted: Filter, after: str, limit: int) -> Program[TopicPage]:
     """A page of topics."""
-    tenant, _, namespace = text("scope", scope).partition("/")
-    if "/" in namespace:
+    tenant, slash, namespace = text("scope", scope).partition("/")
+    if "/" in namespace or (slash and not (tenant and namespace)):
         raise refused("scope", scope, "TENANT or TENANT/NAMESPACE")
     asked = query(
         account, tenant=tenant, namespace=namespace, **wanted.asked(),

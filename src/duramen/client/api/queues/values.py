@@ -132,7 +132,8 @@ class MissingShard(msgspec.Struct, frozen=True):
 class SpaceUsage(msgspec.Struct, frozen=True):
     """The number of all entries of a space, and their bytes, also of each shard; `max_` are the limits of a shard.
 
-    `missing_shards` are lost, and are not in the totals.
+    The totals are None while the figures of a shard are unknown: see `ShardUsage`. They do not include
+    `missing_shards`, whose rows are lost.
 
     >>> client.spaces.create("used", shards=2)
     SpaceInfo(...)
@@ -140,8 +141,8 @@ class SpaceUsage(msgspec.Struct, frozen=True):
     0
     """
 
-    entries: int
-    bytes: int
+    entries: int | None
+    bytes: int | None
     max_entries: int | None
     max_bytes: int | None
     shards: tuple[ShardUsage, ...]

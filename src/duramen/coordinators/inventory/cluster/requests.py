@@ -50,6 +50,7 @@ __all__ = [
     "decode_command",
     "decode_response",
     "encode_command",
+    "encode_response",
     "may_be_repeated",
 ]
 
@@ -250,6 +251,13 @@ def decode_command(content: bytes) -> ShardCommand:
     except UNREADABLE as error:
         raise RequestInvalid(f"a command of the inventory cannot be read: {error}") from None
     return step if token == _NOT_FENCED else Fenced(token, step)
+
+
+def encode_response(response: object) -> bytes:
+    """The encoded response for another node."""
+    if isinstance(response, Created) and not response.aliases:
+        response = response[:-1]  # as nodes of older versions know it
+    return msgspec.msgpack.encode(response)
 
 
 def decode_response(command: ShardCommand, content: bytes) -> Any:

@@ -21,6 +21,7 @@ from duramen.coordinators.inventory.cluster.requests import (
     RowsRead,
     decode_response,
     encode_command,
+    encode_response,
     may_be_repeated,
 )
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM, ShardCommand
@@ -148,7 +149,7 @@ class RoutedShards(InventoryShards):
 
         def answered(answer: ShardAnswer | DuramenError) -> None:
             if isinstance(answer, ShardAnswer):
-                done(Changed(epoch, answer.end_offset, msgspec.msgpack.encode(answer.response)))
+                done(Changed(epoch, answer.end_offset, encode_response(answer.response)))
             else:
                 done(answer)
 

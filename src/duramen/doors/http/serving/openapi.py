@@ -123,7 +123,7 @@ def _query_parameter(field: msgspec.structs.FieldInfo) -> Document:
     parameter: Document = {"name": field.encode_name, "in": "query", "description": description, "schema": schema}
     if field.required:
         parameter["required"] = True
-    else:
+    elif field.default is not msgspec.UNSET:
         schema["default"] = field.default
     return parameter
 

@@ -45,7 +45,7 @@ MOST_NAMES: Final = 100_000
 
 _LARGEST_PAGE: Final = 1000
 
-_Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
+_Account = Annotated[str, Meta(min_length=1, description="The account; without it the node's `inventory.account`")]
 _Position = Annotated[
     str, Meta(description="The `position` of an earlier response of any node; this response is at least as new")
 ]
@@ -83,7 +83,7 @@ class PartsQuery(NamesQuery):
     """Which tenants or namespaces of an account are listed."""
 
     account: _Account = ""
-    label: Annotated[str, Meta(description="Only those with this label: KEY or KEY=VALUE")] = ""
+    label: Annotated[str, Meta(min_length=1, description="Only those with this label: KEY or KEY=VALUE")] = ""
 
 
 class AccountInfo(msgspec.Struct):
@@ -236,8 +236,8 @@ class TopicsQuery(msgspec.Struct):
 
     account: _Account = ""
     position: _Position = ""
-    tenant: Annotated[str, Meta(description="Only topics of this tenant")] = ""
-    namespace: Annotated[str, Meta(description="Only topics of this namespace of the tenant")] = ""
+    tenant: Annotated[str, Meta(min_length=1, description="Only topics of this tenant")] = ""
+    namespace: Annotated[str, Meta(min_length=1, description="Only topics of this namespace of the tenant")] = ""
     prefix: Annotated[str, Meta(min_length=1, description="Only names with this prefix")] = ""
     glob: Annotated[
         str, Meta(min_length=1, description="Only topics that match this glob: `*`, `?`, `[abc]`, `[!abc]`")
@@ -246,11 +246,18 @@ class TopicsQuery(msgspec.Struct):
         str, Meta(min_length=1, description="Only topics whose whole name matches this RE2 expression")
     ] = ""
     label: Annotated[
-        str, Meta(description="Only topics whose namespace or tenant has this label: KEY or KEY=VALUE")
+        str, Meta(min_length=1, description="Only topics whose namespace or tenant has this label: KEY or KEY=VALUE")
     ] = ""
-    kind: Annotated[Literal["", "topic", "alias"], Meta(description="`topic`: no aliases; `alias`: only aliases")] = ""
-    durability: Annotated[Literal["", "sync", "os"], Meta(description="Only topics with this durability")] = ""
-    policy: Annotated[str, Meta(description="Only topics on which this policy is set, not inherited")] = ""
+    kind: (
+        Annotated[Literal["topic", "alias"], Meta(description="`topic`: no aliases; `alias`: only aliases")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    durability: (
+        Annotated[Literal["sync", "os"], Meta(description="Only topics with this durability")] | msgspec.UnsetType
+    ) = msgspec.UNSET
+    policy: Annotated[str, Meta(min_length=1, description="Only topics on which this policy is set, not inherited")] = (
+        ""
+    )
     after: Annotated[str, Meta(description="`next` of the previous page of the same query")] = ""
     limit: Annotated[int, Meta(ge=1, le=_LARGEST_PAGE, description="The most topics on one page")] = 100
 

@@ -10,7 +10,7 @@ __all__ = ["PoliciesInfo", "PoliciesRequest", "PolicyInfo", "PolicyQuery", "Quot
 _LONGEST_WAIT_MS: Final = 60_000
 _WAIT_MS: Final = 10_000
 
-_Account = Annotated[str, Meta(description="The account; without it the node's `inventory.account`")]
+_Account = Annotated[str, Meta(min_length=1, description="The account; without it the node's `inventory.account`")]
 _Level = Annotated[str, Meta(description="`account`, `tenant`, `namespace` or `topic`")]
 _Position = Annotated[str, Meta(description="The `position` of an earlier response: this one is at least as new")]
 
@@ -27,10 +27,15 @@ class SetPoliciesQuery(msgspec.Struct):
 
     account: _Account = ""
     position: _Position = ""
-    wait: Annotated[
-        Literal["", "effective"],
-        Meta(description="`effective`: respond once every node that follows the inventory has confirmed the change"),
-    ] = ""
+    wait: (
+        Annotated[
+            Literal["effective"],
+            Meta(
+                description="`effective`: respond once every node that follows the inventory has confirmed the change"
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     wait_ms: Annotated[int, Meta(ge=0, le=_LONGEST_WAIT_MS, description="How long to wait for the nodes")] = _WAIT_MS
 
 

@@ -336,7 +336,9 @@ def _create(context: Context, name: str, put: Callable[[Message], None]) -> None
             # Somebody else is making it, and it is not durable yet: the client asks again.
             put(_missing(name, _NULL_ID, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
-            put(_missing(name, _NULL_ID, error_code(error)))
+            # Without an error it was created and is gone again.
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error_code(error)
+            put(_missing(name, _NULL_ID, code))
 
     if broker.names_inventory(name):
         auto_create(broker.inventory, broker.settings.text("inventory.account"), name, created)

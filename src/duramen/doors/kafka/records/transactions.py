@@ -117,31 +117,27 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
     topics = request["v3_and_below_topics"]
     named = exchange.admitted.topics
     wanted: list[PartitionName] = []
-    unknown: set[PartitionName] = set()
-    internal: set[PartitionName] = set()  # and those that are not allowed: Apache Kafka responds to both alike
+    refused: dict[PartitionName, ErrorCode] = {}
     for topic in topics:
         stream = named.find(topic["name"])
-        denied = stream is None and isinstance(named.error(topic["name"]), QueueTopicRefused | TopicNotAuthorized)
+        refusal = named.error(topic["name"]) if stream is None else None
+        if stream is not None and stream.shards:
+            refusal = QueueTopicRefused(f"{stream.name} is a queue space and takes no transactions")
+        if isinstance(refusal, QueueTopicRefused):
+            context.broker.transactions.report_refused(refusal)
         for index in topic["partitions"]:
             partition = PartitionName(topic["name"], index)
             wanted.append(partition)
-            if denied:
-                internal.add(partition)
+            if isinstance(refusal, QueueTopicRefused | TopicNotAuthorized):
+                refused[partition] = error_code(refusal)
             elif stream is None or not 0 <= index < len(stream.partitions):
-                unknown.add(partition)
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif stream.internal:
-                internal.add(partition)
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # as in Apache Kafka
 
     def reply(error: DuramenError | None) -> None:
-        code = _code(exchange, error)
-        if unknown or internal:
-            code = ErrorCode.OPERATION_NOT_ATTEMPTED
-        codes = {
-            partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if partition in unknown
-            else (ErrorCode.TOPIC_AUTHORIZATION_FAILED if partition in internal else code)
-            for partition in wanted
-        }
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED if refused else _code(exchange, error)
+        codes = {partition: refused.get(partition, code) for partition in wanted}
         results = [
             {
                 "name": topic["name"],
@@ -154,7 +150,7 @@ def handle_add_partitions_to_txn(context: Context, exchange: Exchange) -> None:
         ]
         exchange.reply({"results_by_topic_v3_and_below": results})
 
-    if unknown or internal:
+    if refused:
         reply(None)
     else:
         identity = ProducerIdentity(request["v3_and_below_producer_id"], request["v3_and_below_producer_epoch"])

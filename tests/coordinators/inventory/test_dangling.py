@@ -1,0 +1,72 @@
+"""Names that are aliases of topics that were deleted with their namespaces: not created, and named with what to do."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
+from tests.coordinators.inventory.several import SeveralInventories
+
+from duramen.base.errors import TopicAliasDangling, TopicExists
+from duramen.coordinators.inventory.cluster.requests import decode_response, encode_response
+from duramen.coordinators.inventory.quotas import CreatedNames
+from duramen.inventory.directory import DeleteNamespace
+from duramen.inventory.machine import Created, CreateTopics
+
+NAMES = ["alive", "dangling", *(f"t{number:02}" for number in range(40))]
+
+
+def summary(made: CreatedNames) -> tuple[int, int, list[tuple[str, type]]]:
+    return made.created, made.existing, [(problem.name, type(problem.error)) for problem in made.problems]
+
+
+def prepared(shards: int) -> InventoryNode:
+    """A node with two aliases in acme/dev: the topic of one is deleted with its namespace."""
+    node = InventoryNode(shards=shards)
+    node.create("bolt/dev", "a")
+    node.create("acme/prod", "b")
+    for alias, target in (("dangling", "bolt/dev/a"), ("alive", "acme/prod/b")):
+        assert node.do(node.inventory.alias, ACCOUNT, at(f"acme/dev/{alias}"), at(target)) is None
+    node.do(node.inventory.change, DeleteNamespace(node.namespace("bolt/dev").id))
+    return node
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("names", [NAMES, NAMES[:2]])
+def test_a_name_that_leads_nowhere_is_a_problem_until_it_is_deleted(shards: int, names: Sequence[str]) -> None:
+    node = prepared(shards)
+    lost = [("dangling", TopicAliasDangling)]
+    assert summary(node.create("acme/dev", *names)) == (len(names) - 2, 1, lost)
+    made = node.create("acme/dev", *names, names[-1])
+    assert summary(made) == (0, len(names), lost)
+    assert "`duramen topic delete acme/dev/dangling`" in str(made.problems[0].error)
+    node.set("acme/dev", {"quota.topics": 100})
+    assert summary(node.create("acme/dev", *names)) == (0, len(names) - 1, lost)
+    node.create("acme/dev", "c")
+    for target in ("alive", "dangling"):
+        with pytest.raises(TopicExists, match=f"{target} is an alias already: `duramen topic delete`"):
+            node.move("acme/dev/c", f"acme/dev/{target}")
+    assert node.do(node.inventory.delete_topic, ACCOUNT, at("acme/dev/dangling")) is None
+    assert summary(node.create("acme/dev", *names)) == (1, len(names) - 1, [])
+
+
+def test_nodes_without_the_shards_find_them_too() -> None:
+    several = SeveralInventories()
+    several.create(1, "bolt/dev", "a")
+    several.create(2, "acme/prod", "b")
+    several.alias(1, "acme/dev/dangling", "bolt/dev/a")
+    several.alias(1, "acme/dev/alive", "acme/prod/b")
+    gone = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "bolt", "dev"))
+    several.do(1, lambda inventory: inventory.change, DeleteNamespace(gone.id))
+    dev = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "acme", "dev"))
+    for node in (1, 2, 3):
+        made = several.do(node, lambda inventory: inventory.create_topics, dev, NAMES)
+        lost = [("dangling", TopicAliasDangling)]
+        assert summary(made) == (len(NAMES) - 2 if node == 1 else 0, 1 if node == 1 else len(NAMES) - 1, lost)
+
+
+def test_responses_without_aliases_are_those_of_older_versions() -> None:
+    command = CreateTopics(1, [])
+    for response in (Created(5, 1, 3), Created(0, 0, 2, [b"a", b"b"])):
+        assert decode_response(command, encode_response(response)) == response
+    assert encode_response(Created(5, 1, 3)) == msgspec.msgpack.encode((5, 1, 3))
