@@ -163,6 +163,9 @@ def check_labels(labels: Labels) -> Labels:
         raise InventoryNameInvalid(
             f"there may be {_MOST_LABELS} labels, whose names and values have {_LONGEST_LABEL} characters at most"
         )
+    for name in labels:
+        if not name or "=" in name:
+            raise InventoryNameInvalid(f"{name!r} is no name of a label: it is not empty and has no =")
     return labels
 
 

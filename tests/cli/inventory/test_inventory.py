@@ -101,6 +101,30 @@ def test_an_alias_of_a_topic_that_was_deleted_with_its_namespace_is_named_and_de
     assert "[topic-not-found]" in duramen("topic", "delete", f"{tenant}/dev/alias", "--yes").err
 
 
+def test_updates_change_what_is_given_and_nothing_else(duramen: Run, tenant: str) -> None:
+    kinds = (("tenant", tenant, ()), ("namespace", f"{tenant}/dev", ("--subjects", "a.*")))
+    for kind, name, more in kinds:
+        assert duramen(kind, "update", name, "--label", "a=b", *more).code == 0
+        described = duramen(kind, "describe", name).out
+        assert "  a=b\n" in described
+        nothing = duramen(kind, "update", name)
+        assert (nothing.code, "nothing to change: give --label" in nothing.err) == (2, True)
+        both = duramen(kind, "update", name, "--label", "c=d", "--no-labels")
+        assert (both.code, "exclude each other" in both.err) == (2, True)
+        assert duramen(kind, "describe", name).out == described
+        assert "a=b" not in duramen(kind, "update", name, "--no-labels").out
+        assert ("subject a.*" in duramen(kind, "describe", name).out) is (kind == "namespace")
+    for wrong, why in (
+        (("namespace", "rename", f"{tenant}/dev", "a/b"), "`duramen namespace move` changes the tenant"),
+        (("namespace", "create", "/n"), "tenant is the name of a tenant, not str ''"),
+        (("namespace", "describe", f"{tenant}/"), "namespace is TENANT/NAMESPACE"),
+        (("topic", "create", "//t"), "namespace is TENANT/NAMESPACE"),
+        (("topic", "create", f"{tenant}/dev/t", "--ndjson"), "--ndjson needs --file"),
+    ):
+        refused = duramen(*wrong)
+        assert (refused.code > 0, why in refused.err, "Traceback" in refused.err) == (True, True, False), refused.err
+
+
 def test_searches_that_cannot_be_are_refused(duramen: Run, tenant: str) -> None:
     for option in ("--pattern", "--glob", "--prefix"):
         empty = duramen("topic", "search", tenant, option, "")

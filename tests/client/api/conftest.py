@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ class Face:
 
     def inventory(self, name: str, /, *args: Any, **options: Any) -> Any:
         """`client.inventory.NAME(…)`."""
-        return self.call(lambda: getattr(self._client.inventory, name)(*args, **options))
+        return self.call(lambda: attrgetter(name)(self._client.inventory)(*args, **options))
 
     def queues(self, space: str, name: str, /, *args: Any, **options: Any) -> Any:
         """`client.queues(SPACE).NAME(…)`."""

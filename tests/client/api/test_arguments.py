@@ -60,6 +60,42 @@ CALLS: dict[str, tuple[Callable[[Face, dict[str, Any]], Any], dict[str, Any]]] =
         {"group": "g", "to": "start", "streams": ["s"], "partition": 0, "dry_run": True},
     ),
 }  # fmt: skip
+INVENTORY: dict[str, dict[str, Any]] = {
+    "accounts": {"prefix": "there-is-none", "glob": "", "pattern": ""},
+    "account": {"account": "a"},
+    "create_tenants": {"names": ["t"], "labels": {"a": "b"}, "account": ""},
+    "tenants": {"prefix": "there-is-none", "glob": "", "pattern": "", "label": "", "account": ""},
+    "tenant": {"tenant": "t", "account": ""},
+    "update_tenant": {"tenant": "there-is-none", "name": "n", "labels": {}, "account": ""},
+    "delete_tenant": {"tenant": "there-is-none", "account": ""},
+    "create_namespaces": {"tenant": "t", "names": ["n"], "labels": None, "account": ""},
+    "namespaces": {"tenant": "t", "prefix": "there-is-none", "glob": "", "pattern": "", "label": "", "account": ""},
+    "namespace": {"namespace": "t/n", "account": ""},
+    "update_namespace": {"namespace": "t/none", "to": "t/o", "labels": {}, "subjects": [], "account": ""},
+    "delete_namespace": {"namespace": "t/none", "account": ""},
+    "create_topics": {"namespace": "t/n", "names": ["a"], "progress": None, "account": ""},
+    "topic": {"topic": "t/n/a", "account": ""},
+    "topic_by_id": {"topic_id": "x"},
+    "lookup": {"namespace": "t/n", "names": ["a"], "account": ""},
+    "move_topic": {"topic": "t/n/none", "to": "t/n/b", "keep_alias": False, "account": ""},
+    "move_topics": {"namespace": "t/n", "moves": {"none": "t/n/b"}, "keep_alias": False, "account": ""},
+    "alias": {"alias": "t/n/b", "topic": "t/n/none", "account": ""},
+    "delete_topic": {"topic": "t/n/none", "account": ""},
+    "search_page": {
+        "scope": "t", "prefix": "", "glob": "", "pattern": "", "label": "", "kind": "", "durability": "", "policy": "",
+        "after": "", "limit": 5, "account": "",
+    },
+    "policies.describe": {"path": "t", "account": ""},
+    "policies.set": {"path": "there-is-none", "policies": {"quota.topics": 5}, "wait_effective": False, "account": ""},
+    "subscribe": {"path": "t/n", "prefix": "a", "position": "", "account": ""},
+}  # fmt: skip
+
+
+def _ask_inventory(name: str) -> Callable[[Face, dict[str, Any]], Any]:
+    return lambda face, given: face.inventory(name, **given)
+
+
+CALLS |= {f"inventory.{name}": (_ask_inventory(name), fine) for name, fine in INVENTORY.items()}
 EXAMPLES = 20
 PARAMETERS = [(call, parameter) for call, (_, fine) in CALLS.items() for parameter in fine]
 

@@ -237,6 +237,8 @@ def test_each_error_says_what_it_is(ask: Ask, tenant: str) -> None:
         ("PATCH", dev, {"name": "prod"}, 409, "namespace-exists"),
         ("PATCH", dev, {"name": "a.b"}, 400, "inventory-name-invalid"),
         ("PATCH", f"/v1/tenants/{tenant}", {"name": ""}, 400, "inventory-name-invalid"),
+        ("PATCH", f"/v1/tenants/{tenant}", {"labels": {"": "x"}}, 400, "inventory-name-invalid"),
+        ("PATCH", dev, {"labels": {"a=b": "x"}}, 400, "inventory-name-invalid"),
         ("GET", "/v1/topics?pattern=(", None, 400, "pattern-invalid"),
         ("GET", "/v1/topics?namespace=dev", None, 400, "request-invalid"),
         ("GET", "/v1/topics?after=abc", None, 400, "page-token-invalid"),

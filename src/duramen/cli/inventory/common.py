@@ -19,8 +19,9 @@ from duramen.client.api.inventory.requests import CreatedNames, Names
 from duramen.codec.bulk_names import names_of_lines
 
 __all__ = [
-    "account_option", "counted", "create_in_each", "delete_all", "filter_options", "inventory_of", "labels_option",
-    "names_from", "namespace_argument", "not_empty", "print_created", "print_labels",
+    "account_option", "changed_labels", "counted", "create_in_each", "delete_all", "filter_options", "inventory_of",
+    "labels_option", "names_from", "namespace_argument", "no_labels_option", "not_empty",
+    "print_created", "print_labels",
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -58,6 +59,18 @@ def labels_option(function: _F) -> _F:
     )(function)
 
 
+def no_labels_option(function: _F) -> _F:
+    """The option `--no-labels`, for commands that change labels."""
+    return click.option("--no-labels", is_flag=True, help="Remove all labels.")(function)
+
+
+def changed_labels(labels: dict[str, str], *, no_labels: bool) -> dict[str, str] | None:
+    """The new labels; None: they stay. Raises click.UsageError."""
+    if labels and no_labels:
+        raise click.UsageError("--label and --no-labels exclude each other")
+    return labels if labels or no_labels else None
+
+
 def not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
     """The callback of an option whose value is not empty."""
     if value == "":
@@ -93,7 +106,7 @@ def counted(count: int, noun: str) -> str:
 def print_labels(labels: dict[str, str]) -> None:
     """Labels, a line each."""
     for name, value in sorted(labels.items()):
-        click.echo(f"  {name}={value}")
+        click.echo(f"  {plain(name)}={plain(value)}")
 
 
 def create_in_each(

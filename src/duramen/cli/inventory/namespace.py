@@ -9,6 +9,7 @@ import msgspec
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
+    changed_labels,
     counted,
     create_in_each,
     delete_all,
@@ -16,6 +17,7 @@ from duramen.cli.inventory.common import (
     inventory_of,
     labels_option,
     namespace_argument,
+    no_labels_option,
     print_created,
     print_labels,
 )
@@ -114,6 +116,7 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 @command.command("update")
 @click.argument("name", metavar="TENANT/NAME", callback=namespace_argument)
 @labels_option
+@no_labels_option
 @click.option(
     "--subjects", metavar="SUBJECT", multiple=True,
     help="A NATS subject such as 'devices.acme.>'. The part of a message's subject that matches the wildcard is the "
@@ -124,8 +127,8 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 @format_option
 @server_option
 def _update(
-    name: str, labels: dict[str, str], subjects: Sequence[str], no_subjects: bool, account: str, format_: str,
-    server: NodeAddress,
+    name: str, labels: dict[str, str], no_labels: bool, subjects: Sequence[str], no_subjects: bool, account: str,
+    format_: str, server: NodeAddress,
 ) -> None:  # fmt: skip
     """Give a namespace these labels, or these NATS subjects, in place of those that it has.
 
@@ -134,8 +137,10 @@ def _update(
     if subjects and no_subjects:
         raise click.UsageError("--subjects and --no-subjects exclude each other")
     bound = list(subjects) if subjects or no_subjects else None
-    kept = None if bound is not None and not labels else labels
-    changed = inventory_of(server).update_namespace(name, labels=kept, subjects=bound, account=account)
+    new = changed_labels(labels, no_labels=no_labels)
+    if new is None and bound is None:
+        raise click.UsageError("nothing to change: give --label, --no-labels, --subjects or --no-subjects")
+    changed = inventory_of(server).update_namespace(name, labels=new, subjects=bound, account=account)
     _print(changed, format_)
 
 
@@ -147,6 +152,8 @@ def _update(
 @server_option
 def _rename(name: str, new_name: str, account: str, format_: str, server: NodeAddress) -> None:
     """Give a namespace another name; its topics keep their ids."""
+    if "/" in new_name:
+        raise click.UsageError(f"{new_name!r} is no name in a tenant: `duramen namespace move` changes the tenant")
     to = f"{name.partition('/')[0]}/{new_name}"
     _print(inventory_of(server).update_namespace(name, to=to, account=account), format_)
 

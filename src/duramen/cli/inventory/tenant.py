@@ -9,11 +9,13 @@ import msgspec
 from duramen.cli.confirmation import confirm, yes_option
 from duramen.cli.inventory.common import (
     account_option,
+    changed_labels,
     counted,
     delete_all,
     filter_options,
     inventory_of,
     labels_option,
+    no_labels_option,
     print_created,
     print_labels,
 )
@@ -101,12 +103,18 @@ def _describe(name: str, account: str, format_: str, server: NodeAddress) -> Non
 @command.command("update")
 @click.argument("name")
 @labels_option
+@no_labels_option
 @account_option
 @format_option
 @server_option
-def _update(name: str, labels: dict[str, str], account: str, format_: str, server: NodeAddress) -> None:
+def _update(
+    name: str, labels: dict[str, str], no_labels: bool, account: str, format_: str, server: NodeAddress
+) -> None:  # fmt: skip
     """Give the tenant NAME these labels in place of those that it has."""
-    _print(inventory_of(server).update_tenant(name, labels=labels, account=account), format_)
+    new = changed_labels(labels, no_labels=no_labels)
+    if new is None:
+        raise click.UsageError("nothing to change: give --label KEY=VALUE or --no-labels")
+    _print(inventory_of(server).update_tenant(name, labels=new, account=account), format_)
 
 
 @command.command("rename")

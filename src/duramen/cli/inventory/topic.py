@@ -120,6 +120,8 @@ def _create(
             created = inventory.create_topics(namespace, names_, progress=bar.advance, account=account)
             created = created._replace(failed={**failed, **created.failed})
     else:
+        if ndjson:
+            raise click.UsageError("--ndjson needs --file FILE")
         by_namespace: dict[str, list[str]] = {}
         for path in names:
             namespace, name = _split(path)

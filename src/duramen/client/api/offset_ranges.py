@@ -58,7 +58,12 @@ def find_stream(cluster: BrokerCluster, name: str) -> TopicLeaders:
     try:
         return cluster.topic(name)
     except StreamNotFound as error:
-        raise StreamNotFound(f"{error}; client.streams.create({name!r}) makes one") from None
+        tenant, namespace, topic = [*name.split(".", 2), "", ""][:3]
+        makes = f"client.streams.create({name!r}) makes one"
+        if topic:
+            path = f"{tenant}/{namespace}"
+            makes = f"client.inventory.create_topics({path!r}, [{topic!r}]) makes a topic, streams.create a stream"
+        raise StreamNotFound(f"{error}; {makes}") from None
 
 
 def spans(

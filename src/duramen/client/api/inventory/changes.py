@@ -76,7 +76,7 @@ class _Followed:
     """The scope and the position of a subscription."""
 
     def __init__(self, path: str, prefix: str, position: str, account: str) -> None:
-        parts = text("path", path).split("/", 2) if path else []
+        parts = text("path", path).split("/", 2) if path != "" else []
         if not all(parts):
             raise refused("path", path, "TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC")
         self._path = parts + [""] * 3

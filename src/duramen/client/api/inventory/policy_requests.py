@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from duramen.client.api.arguments import flag, text
+from duramen.client.api.arguments import checked_config, flag, refused, text
 from duramen.client.api.http import Program, Question
 from duramen.client.api.inventory.requests import query
 from duramen.client.api.values import value_of
@@ -57,7 +57,9 @@ class PoliciesInfo(msgspec.Struct, frozen=True):
 
 
 def _path(path: str) -> str:
-    parts = text("path", path).split("/", 2) if path else []
+    parts = text("path", path).split("/", 2) if path != "" else []
+    if not all(parts):
+        raise refused("path", path, "TENANT, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC")
     return "/v1/policies" + "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
@@ -71,5 +73,5 @@ def set_policies(
 ) -> Program[PoliciesInfo]:
     """Set policies of a path."""
     waits = {"wait": "effective"} if flag("wait_effective", wait_effective) else {}
-    body: dict[str, Any] = {"policies": dict(changes)}
+    body: dict[str, Any] = {"policies": checked_config("policies", changes, may_be_none=True)}
     return value_of((yield Question("PATCH", _path(path) + query(account, **waits), body)), PoliciesInfo)

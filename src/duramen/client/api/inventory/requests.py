@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -170,13 +170,15 @@ def query(account: str, **more: object) -> str:
 
 def tenant_path(tenant: str) -> str:
     """The path of a tenant."""
-    return path_of("tenants", text("tenant", tenant))
+    if not text("tenant", tenant):
+        raise refused("tenant", tenant, "the name of a tenant")
+    return path_of("tenants", tenant)
 
 
 def namespace_path(namespace: str) -> str:
     """The path of the namespace TENANT/NAMESPACE."""
     tenant, slash, name = text("namespace", namespace).partition("/")
-    if not slash or "/" in name:
+    if not (tenant and slash and name) or "/" in name:
         raise refused("namespace", namespace, "TENANT/NAMESPACE")
     return f"{tenant_path(tenant)}/namespaces/{quote(name, safe='')}"
 
@@ -202,13 +204,13 @@ def create_names(
     path: str, names: Names, labels: Mapping[str, str] | None, progress: Callable[[int], object] | None
 ) -> Program[CreatedNames]:
     """Create tenants, namespaces or topics, a batch at a time."""
-    if isinstance(names, str):
-        raise RequestInvalid("names are given in a list: write [name] for a single one")
+    if progress is not None and not callable(progress):
+        raise refused("progress", progress, "a function")
     created, existing, failed, position = 0, 0, dict[str, DuramenError](), ""
-    listed = names_in_columns(names, failed) if has_columns(names) else cast("Iterable[str]", names)
-    more: dict[str, object] = {} if labels is None else {"labels": dict(labels)}
+    listed = names_in_columns(names, failed) if has_columns(names) else _names("names", names)
+    more: dict[str, object] = {} if labels is None else {"labels": _labels(labels)}
     for some in _batched(listed, _NAMES_AT_ONCE):
-        body = {"names": [name if type(name) is str else text("name", name) for name in some], **more}
+        body = {"names": _checked(some), **more}
         answer = value_of((yield Question("POST", path, body)), dict[str, Any])
         created += value_of(answer.get("created"), int)
         existing += value_of(answer.get("existing"), int)
@@ -217,6 +219,30 @@ def create_names(
         if progress is not None:
             progress(len(some))
     return CreatedNames(created, existing, failed, position)
+
+
+def _names(argument: str, names: object) -> Iterable[str]:
+    if isinstance(names, str | bytes):
+        raise RequestInvalid(f"{argument} are given in a list: write [name] for a single one")
+    if not isinstance(names, Iterable):
+        raise refused(argument, names, "a list of str")
+    return names
+
+
+def _checked(names: list[str]) -> list[str]:
+    """Names that can be sent; those of a wrong length, for example, are refused by the node one by one."""
+    try:
+        "".join(names).encode()
+    except (TypeError, UnicodeEncodeError):
+        for name in names:
+            text("name", name)
+    return names
+
+
+def _labels(labels: object) -> dict[str, str]:
+    if not isinstance(labels, Mapping):
+        raise refused("labels", labels, "a mapping of str to str")
+    return {text("a name in labels", name): text(f"labels[{name!r}]", value) for name, value in labels.items()}
 
 
 class Filter(NamedTuple):
@@ -282,7 +308,7 @@ def get_namespace(account: str, namespace: str) -> Program[NamespaceInfo]:
 
 def update_tenant(account: str, tenant: str, name: str | None, labels: Mapping[str, str] | None) -> Program[TenantInfo]:
     """Change the name or the labels of a tenant."""
-    body = {"name": name, "labels": None if labels is None else dict(labels)}
+    body = {"name": None if name is None else text("name", name), "labels": None if labels is None else _labels(labels)}
     return value_of((yield Question("PATCH", tenant_path(tenant) + query(account), body)), TenantInfo)
 
 
@@ -290,9 +316,9 @@ def update_namespace(
     account: str, namespace: str, to: str | None, labels: Mapping[str, str] | None, subjects: Iterable[str] | None
 ) -> Program[NamespaceInfo]:
     """Change the names, labels or subjects of a namespace."""
-    body: dict[str, object] = {"labels": None if labels is None else dict(labels)}
+    body: dict[str, object] = {"labels": None if labels is None else _labels(labels)}
     if subjects is not None:
-        body["subjects"] = [text("subjects", subject) for subject in subjects]
+        body["subjects"] = [text("a subject", subject) for subject in _names("subjects", subjects)]
     if to is not None:
         namespace_path(to)
         body["tenant"], _, body["name"] = to.partition("/")
@@ -317,7 +343,7 @@ def get_topic_by_id(lasting_id: str) -> Program[TopicInfo]:
 def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[TopicInfo | None]]:
     """The topics of names."""
     found = list[TopicInfo | None]()
-    for some in _batched(names, _LOOKUPS_AT_ONCE):
+    for some in _batched(_names("names", names), _LOOKUPS_AT_ONCE):
         body = {"names": [text("name", name) for name in some]}
         answer = yield Question("POST", f"{namespace_path(namespace)}/lookup{query(account)}", body)
         found += value_of(value_of(answer, dict[str, Any]).get("topics"), list[TopicInfo | None])
@@ -335,6 +361,8 @@ def move_topics(account: str, namespace: str, moves: Mapping[str, str], *, keep_
     path = f"{namespace_path(namespace)}/moves{query(account)}"
     moved, failed, position = 0, dict[str, DuramenError](), ""
     flag("keep_alias", keep_alias)
+    if not isinstance(moves, Mapping):
+        raise refused("moves", moves, "a mapping of names to TENANT/NAMESPACE/TOPIC")
     for some in _batched(moves, _LOOKUPS_AT_ONCE):
         bodies = [
             {"name": text("name", name), "to": {**_path_body(moves[name]), "keep_alias": keep_alias}} for name in some
