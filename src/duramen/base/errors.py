@@ -103,6 +103,7 @@ __all__ = [
     "QueueNameInvalid",
     "QueuePositionFuture",
     "QueuePositionUnknown",
+    "QueueRequestReused",
     "QueueShardsFixed",
     "QueueSpaceFull",
     "QueueSpaceNotFound",

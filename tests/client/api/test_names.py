@@ -10,6 +10,8 @@ import pytest
 
 import duramen
 from duramen.base import errors as base
+from duramen.doors.http.application import ROUTES
+from duramen.doors.http.serving.openapi import errors_of
 
 HEAVY = ("asyncio", "msgspec", "h11", "socket", "duramen.client", "duramen.client.api", "duramen.base")
 
@@ -60,3 +62,8 @@ def test_errors_are_those_of_the_node() -> None:
         error = getattr(duramen.errors, name)
         assert issubclass(error, duramen.errors.DuramenError)
         assert name == "DuramenError" or (error.safe and error.remedy), name
+
+
+def test_every_error_of_the_http_door_can_be_caught() -> None:
+    answered = {error.__name__ for route in ROUTES for error in errors_of(route)}
+    assert answered <= set(duramen.errors.__all__)

@@ -299,7 +299,11 @@ class Change:
         self._end_at(self._origin, row, self._pending, partial(self._done, error))
 
     def _end_at(self, place: Place, row: NameRow | None, pending: PendingChange, then: Callable[[], None]) -> None:
-        self._submit(self._shards.shard_of(*place), EndChange(*place, row, pending), then, self._done)
+        self._submit(self._shards.shard_of(*place), EndChange(*place, row, pending), then, self._left)
+
+    def _left(self, error: DuramenError) -> None:
+        """The name stays marked: the change is resumed later, and then it may take effect."""
+        self._done(unknown(error))
 
     def _submit(
         self, shard: int, command: ChangeStep, then: Callable[[], None], refused: Callable[[DuramenError], None]

@@ -315,7 +315,7 @@ class _MovesTogether:
 
         def answered(number: int, answer: Any) -> None:
             if isinstance(answer, DuramenError):
-                problems[number] = unknown(answer) if is_open(answer) else answer
+                problems[number] = unknown(answer)
 
         def ended() -> None:
             for number in placed:

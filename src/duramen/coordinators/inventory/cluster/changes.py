@@ -16,7 +16,7 @@ from duramen.coordinators.inventory.changing import Change, Changes, Ended, Left
 from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.inventory.events import PendingChange
 from duramen.inventory.ids import TopicKey
-from duramen.inventory.machine import BeginChange, BindName, ChangeStep, Fence, Fenced
+from duramen.inventory.machine import BeginChange, BindName, ChangeStep, EndChange, Fence, Fenced
 from duramen.inventory.rows import NameRow, Place
 from duramen.queues.owners import OwnRetention
 
@@ -131,7 +131,8 @@ class FencedChanges(Changes):
         def answered(answer: Any) -> None:
             if life != run.life:
                 return
-            if isinstance(answer, DuramenError) and is_open(answer):
+            # Whatever prevents the end of a change: it is still in progress, and is resumed.
+            if isinstance(answer, DuramenError) and (is_open(answer) or isinstance(command, EndChange)):
                 self._fence()
             else:
                 done(answer)
