@@ -5,9 +5,9 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from duramen.base.errors import DuramenError, NamespaceNotFound, TenantNotFound, TopicAliasDangling, TopicNotFound
+from duramen.coordinators.inventory.dangling import why_dangling
 from duramen.coordinators.inventory.pages import PageScan
 from duramen.coordinators.inventory.shards import Done, InventoryShards
-from duramen.coordinators.inventory.dangling import why_dangling
 from duramen.coordinators.inventory.topics import BoundNamespace, FoundTopic, TopicPage
 from duramen.inventory.events import NamespacePut, TenantPut
 from duramen.inventory.feed import FeedScope, read_follow_token
