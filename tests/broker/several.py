@@ -150,10 +150,10 @@ class Placed:
     def join(self, done: DecisionDone) -> None:
         self.several.registrations += 1
         hand = self.hand
-        kit = ReplicaDependencies(
+        dependencies = ReplicaDependencies(
             self.node_id, self.several.registrations, hand.store, hand.clock, hand.deadlines, self
         )
-        self.replicas = Replicas(kit, self.broker.partition, self._config_of)
+        self.replicas = Replicas(dependencies, self.broker.partition, self._config_of)
         done(None)
 
     def _config_of(self, place: PartitionId) -> PartitionConfig:
@@ -321,7 +321,7 @@ class Several:
         """Whether a node's session with the controller goes on; where it does not, its connections are gone too."""
         replicas = self.placed[node_id].replicas
         assert replicas is not None
-        replicas.heard_by_controller(lately=lately)
+        replicas.on_controller_session(alive=lately)
         for other in () if lately else sorted(set(self.placed) - {node_id}):
             replicas.unreachable(other)
 

@@ -153,11 +153,11 @@ def test_status_asks_every_node_how_it_is() -> None:
     assert second[:10] == ["2", "-", "-", "-", "-", "40", "2.5", "s", "-", "no:"]
     assert third[5] == ">=40"
     assert lines[at + 4] == ""
-    told_of = {one["id"]: one for one in document["nodes"]}
-    assert (told_of[1]["health"], told_of[1]["version"], told_of[1]["error"]) == (health, "1.2", None)
-    assert told_of[2]["lag"] == {"partitions": 3, "records": 40, "unheard": 0, "seconds": 2.5}
-    assert told_of[2]["health"] is None
-    assert told_of[2]["error"].startswith("no node answers at 127.0.0.1:1")
+    by_id = {one["id"]: one for one in document["nodes"]}
+    assert (by_id[1]["health"], by_id[1]["version"], by_id[1]["error"]) == (health, "1.2", None)
+    assert by_id[2]["lag"] == {"partitions": 3, "records": 40, "unheard": 0, "seconds": 2.5}
+    assert by_id[2]["health"] is None
+    assert by_id[2]["error"].startswith("no node answers at 127.0.0.1:1")
 
 
 @pytest.mark.long

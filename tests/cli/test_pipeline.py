@@ -11,7 +11,7 @@ from rich.live import Live
 from tests.cli.command import Run
 
 from duramen.base.errors import PipelineInvalid
-from duramen.cli.pipeline.pipeline_file import say_starting
+from duramen.cli.pipeline.pipeline_file import print_starting
 from duramen.cli.pipeline.watch import LineWatcher, ScreenWatcher
 from duramen.spark.batches import native
 from duramen.spark.pipelines.checkpoints import Checkpoints
@@ -158,10 +158,10 @@ def status(batch_id: int) -> PipelineStatus:
 def test_a_terminal_is_told_what_takes_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say_starting("local[*]")
+    print_starting("local[*]")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    say_starting("local[*]")
+    print_starting("local[*]")
     assert capsys.readouterr() == ("", "Spark starts on local[*] …\n")
 
 

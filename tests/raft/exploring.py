@@ -27,7 +27,7 @@ from duramen.raft.epochs import EpochTable
 from duramen.raft.follower import FollowerRole
 from duramen.raft.leader import LeaderRole
 from duramen.raft.machine import RaftMachine
-from duramen.raft.messages import BeginEpoch, Fetch, FetchAnswer, Told, Vote, VoteAnswer
+from duramen.raft.messages import BeginEpoch, CurrentLeader, Fetch, FetchAnswer, Vote, VoteAnswer
 from duramen.raft.parked_fetches import ParkedRaftFetches
 from duramen.raft.progress import VoterProgress
 from duramen.raft.replica import RaftCore
@@ -301,7 +301,7 @@ def _is_pre(sent: Sent) -> bool:
 def _is_dead(sent: Sent, node: _Node) -> bool:
     """Whether the receiver will never heed it."""
     message = sent.message
-    if not isinstance(message, VoteAnswer | FetchAnswer | Told | BeginEpoch):
+    if not isinstance(message, VoteAnswer | FetchAnswer | CurrentLeader | BeginEpoch):
         return False
     if message.epoch < node.epoch:
         return not isinstance(message, BeginEpoch)

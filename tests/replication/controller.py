@@ -27,7 +27,7 @@ class Heartbeat(NamedTuple):
     broker_epoch: int
 
 
-class Told(NamedTuple):
+class PartitionUpdate(NamedTuple):
     """What the controller's log says, up to now, to the node of that registration."""
 
     broker_epoch: int
@@ -72,7 +72,7 @@ class Controller:
         """The disk with which a node registered last."""
         return self._nodes[node_id].directory
 
-    def register(self, asked: Register, now_ms: int) -> Told:
+    def register(self, asked: Register, now_ms: int) -> PartitionUpdate:
         """A node was started: whatever it led or had promised to have synced under its last registration is over."""
         node = self._nodes[asked.node_id]
         if asked.incarnation > node.incarnation:
@@ -86,7 +86,7 @@ class Controller:
         node.heard_ms = now_ms
         return self._told(asked.node_id)
 
-    def heartbeat(self, beat: Heartbeat, now_ms: int) -> Told | None:
+    def heartbeat(self, beat: Heartbeat, now_ms: int) -> PartitionUpdate | None:
         """A sign of life; a fenced node is in again."""
         node = self._nodes[beat.node_id]
         if beat.broker_epoch != node.broker_epoch:
@@ -138,9 +138,9 @@ class Controller:
 
     # -- steps --------------------------------------------------------------------------------------
 
-    def _told(self, node_id: int) -> Told:
+    def _told(self, node_id: int) -> PartitionUpdate:
         node = self._nodes[node_id]
-        return Told(node.broker_epoch, node.incarnation, self.state, self.live)
+        return PartitionUpdate(node.broker_epoch, node.incarnation, self.state, self.live)
 
     def _refusal(self, asked: AlterPartition) -> ReplicaRefusal | None:
         state = self.state

@@ -1,6 +1,6 @@
 """Messages and effects as text, for transcripts and traces: `Fetch epoch=1 end=1:5 synced=5`."""
 
-from tests.replication.controller import Heartbeat, Register, Told
+from tests.replication.controller import Heartbeat, PartitionUpdate, Register
 
 from duramen.base.ids import Position
 from duramen.replication.effects import (
@@ -92,8 +92,8 @@ def message_text(message: object) -> str:
             return f"AlterPartitionAnswer {refusal.name if refusal is not None else ''}"
         case AlterPartitionAnswer(_, ReplicatedPartition() as state, _):
             return f"AlterPartitionAnswer {state_text(state)}"
-        case Told():
-            return f"Told {state_text(message.state)}, live {nodes_text(message.live)}"
+        case PartitionUpdate():
+            return f"PartitionUpdate {state_text(message.state)}, live {nodes_text(message.live)}"
         case Register() | Heartbeat():
             return type(message).__name__
         case _:

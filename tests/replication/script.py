@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from tests.replication.controller import Controller, Heartbeat, Register, Told
+from tests.replication.controller import Controller, Heartbeat, PartitionUpdate, Register
 from tests.replication.describing import effect_text, end_text, message_text, state_text
 from tests.replication.disk import Content
 from tests.replication.site import CONTROLLER, Sent, Site
@@ -255,7 +255,7 @@ class Script:
     def _tell(self) -> None:
         for node_id, site in self._sites.items():
             if site.machine is not None and node_id not in self._deaf:
-                site.told(Told(site.broker_epoch, 0, self._controller.state, self._controller.live))
+                site.told(PartitionUpdate(site.broker_epoch, 0, self._controller.state, self._controller.live))
                 self._go_on(node_id)
 
     def _hand(self, sent: Sent) -> None:

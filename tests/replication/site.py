@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.replication.controller import Heartbeat, Register, Told
+from tests.replication.controller import Heartbeat, PartitionUpdate, Register
 from tests.replication.disk import Content, Disk
 from tests.replication.witness import KNOWN, Witness
 
@@ -30,7 +30,7 @@ from duramen.replication.timeouts import ReplicaTimeouts
 CONTROLLER = 0
 """Where the controller is, among the nodes."""
 
-Post = Message | AlterPartition | TransferLeadership | Register | Heartbeat | Told
+Post = Message | AlterPartition | TransferLeadership | Register | Heartbeat | PartitionUpdate
 
 
 class Sent(NamedTuple):
@@ -59,7 +59,7 @@ class Site:
         self._shown = 0
         self._led_epoch = -1
 
-    def registered(self, told: Told, now_ms: int) -> None:
+    def registered(self, told: PartitionUpdate, now_ms: int) -> None:
         """The controller knows this start of the node: what it says from now on counts."""
         kept = self.disk.kept()
         self._shown = kept.start_offset
@@ -69,7 +69,7 @@ class Site:
         )
         self._show(KNOWN, self.machine.high_watermark)
 
-    def told(self, told: Told) -> None:
+    def told(self, told: PartitionUpdate) -> None:
         """The controller says something."""
         if self.machine is not None:
             self.machine.on_partition_state(told.state, told.live)
@@ -132,7 +132,7 @@ class Site:
                 self.say(SendReplicaMessage(message.to, message.message) if shown else effect)  # type: ignore[union-attr,arg-type]
         latest_offset = machine.latest_offset
         if latest_offset is not None:
-            self.witness.told_end(machine.state.leader_epoch, latest_offset)
+            self.witness.shown_end(machine.state.leader_epoch, latest_offset)
         return sent
 
     def _do(self, machine: ReplicaMachine, effect: Effect) -> Sent | None:

@@ -165,24 +165,24 @@ def test_a_leader_without_a_session_lets_nobody_wait_for_whom_it_cannot_hear(*, 
     if follower_first:
         leader.unreachable(2)
     else:
-        leader.heard_by_controller(lately=False)
+        leader.on_controller_session(alive=False)
     assert leader.refusal() is None
     assert not any(isinstance(effect, Release) for effect in leader.take())
     if follower_first:
-        leader.heard_by_controller(lately=False)
+        leader.on_controller_session(alive=False)
     else:
         leader.unreachable(2)
     assert Release("producer", ReplicaRefusal.NOT_LEADER) in leader.take()
     assert leader.refusal() is ReplicaRefusal.NOT_LEADER
     assert leader.leads  # for those who wait for its own disk only
-    leader.heard_by_controller(lately=True)
+    leader.on_controller_session(alive=True)
     assert leader.refusal() is None
 
 
 def test_a_leader_without_a_session_goes_on_with_followers_it_hears() -> None:
     leader = machine(state(1, 4, 1, {1, 2}))
     leader.unreachable(3)  # not in sync: nobody waits for it
-    leader.heard_by_controller(lately=False)
+    leader.on_controller_session(alive=False)
     assert leader.refusal() is None
 
 
@@ -300,7 +300,7 @@ def test_a_leader_whom_nobody_keeps_waiting_does_nothing_when_nodes_come_and_go(
     waited_for = leader.awaits_others
     leader.unreachable(2, 0)
     leader.on_live_nodes((1, 3))
-    leader.heard_by_controller(lately=False)
+    leader.on_controller_session(alive=False)
     assert leader.take() == []
     leader.tick(TIMEOUTS.gone_ms)
     leader.appended(1)

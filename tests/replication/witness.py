@@ -104,7 +104,7 @@ class Witness:
             if is_committed:
                 raise Broken(f"{node_id} says that {batch} was cut, and it is committed")
 
-    def told_end(self, epoch: int, offset: int) -> None:
+    def shown_end(self, epoch: int, offset: int) -> None:
         """A client was told where the log ends by the leader of the epoch."""
         least, most = self.told.get(epoch, (offset, offset))
         if offset < most:

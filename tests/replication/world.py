@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tests.event_worlds import PureWorld
-from tests.replication.controller import Controller, Heartbeat, Register, Told
+from tests.replication.controller import Controller, Heartbeat, PartitionUpdate, Register
 from tests.replication.describing import effect_text, message_text
 from tests.replication.disk import Content, Disk
 from tests.replication.site import CONTROLLER, Post, Sent, Site
@@ -232,7 +232,7 @@ class World(PureWorld):
 
     def _hand(self, node: Node, message: Post) -> None:
         site = node.site
-        if isinstance(message, Told):
+        if isinstance(message, PartitionUpdate):
             if message.incarnation == node.life:
                 if site.machine is None:
                     site.registered(message, node.local_ms(self._now_ms))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from duramen.sim.__main__ import main
 from duramen.sim.machine.stages import FAULTS, POSSIBLE, cannot_fire
-from duramen.sim.runs import ENOUGH, NodeRuns, NodeTotals, coverage, explain, fault_table, run_one, what_never_came
+from duramen.sim.runs import ENOUGH, NodeRuns, NodeTotals, coverage, explain, fault_table, missing_faults, run_one
 from duramen.sim.world import RunOutcome
 
 SEEDS = range(1, 51)
@@ -86,7 +86,7 @@ def test_a_thousand_crashes_keep_every_promise(totals: NodeTotals) -> None:
 
 @pytest.mark.long
 def test_every_fault_comes_in_every_stage_in_which_it_can(totals: NodeTotals) -> None:
-    never = what_never_came(totals.counts)
+    never = missing_faults(totals.counts)
     assert [(fault, stage) for fault, stage in never if stage not in SELDOM.get(fault, ())] == []
 
 
@@ -101,7 +101,7 @@ def test_what_never_came_is_told_aloud() -> None:
     everything.runs, everything.counts = ENOUGH, Counter(POSSIBLE)
     assert coverage(everything) == "None is zero: every fault came in every stage in which it can."
     del everything.counts["torn write", "rewrite"]
-    assert what_never_came(everything.counts) == (("torn write", "rewrite"),)
+    assert missing_faults(everything.counts) == (("torn write", "rewrite"),)
     assert coverage(everything).startswith("NEVER CAME in 10,000 runs: torn write in rewrite")
     assert not NodeRuns(None, everything).well
     everything.runs = ENOUGH - 1

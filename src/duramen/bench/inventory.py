@@ -83,8 +83,8 @@ def measure_inventory(
         if "node" in parts:
             outcomes += _Measured(place / "node", namespaces, used, console).outcomes()
         if "curves" in parts:
-            curves, told_of = _curves(place, topics, minutes, memory_mib if peer else 0, console)
-            outcomes += told_of
+            curves, found = _curves(place, topics, minutes, memory_mib if peer else 0, console)
+            outcomes += found
             written.append(output / "inventory.svg")
             plot_curves(curves, written[0])
     document = output / "inventory.json"

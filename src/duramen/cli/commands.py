@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from duramen.base.errors import BugFound, DuramenError, SettingInvalid, SystemFailed, UsageWrong
-from duramen.cli.standard import check_output, discard_output, why_output_failed
+from duramen.cli.standard import check_output, discard_output, output_error
 
 __all__ = ["COMPLETION_VARIABLE", "NAME", "cli", "run"]
 
@@ -120,7 +120,7 @@ def run() -> int:
         _say(f"{_with_remedy(error)} [{error.id}]")
         return _WRONG_USAGE if isinstance(error, SettingInvalid) else _FAILED
     except OSError as error:
-        _say_failed(error)
+        _print_failure(error)
         return _FAILED
     return code
 
@@ -163,9 +163,9 @@ def _say(what: str) -> None:
         click.echo(f"duramen: {what}", err=True)
 
 
-def _say_failed(error: OSError) -> None:
+def _print_failure(error: OSError) -> None:
     """A system call failed: mostly on the output, otherwise the error has the name."""
-    output = why_output_failed()
+    output = output_error()
     discard_output()
     if isinstance(output or error, BrokenPipeError):
         # The reader of the output has gone: there is nobody to print an error for.

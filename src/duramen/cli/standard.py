@@ -6,7 +6,7 @@ import sys
 
 from duramen.base.errors import DuramenError
 
-__all__ = ["StandardStreamClosed", "check_output", "discard_output", "input_descriptor", "why_output_failed"]
+__all__ = ["StandardStreamClosed", "check_output", "discard_output", "input_descriptor", "output_error"]
 
 
 class StandardStreamClosed(DuramenError):
@@ -36,7 +36,7 @@ def input_descriptor() -> int:
     return sys.stdin.fileno()
 
 
-def why_output_failed() -> OSError | None:
+def output_error() -> OSError | None:
     """The error because of which pending standard output cannot be written; None if nothing is pending."""
     try:
         sys.stdout.flush()

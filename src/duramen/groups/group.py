@@ -283,7 +283,7 @@ class Group:
             self._prepare(now_ms)
         elif self._rebalance_ms is None:
             self._rebalance_ms = now_ms + self.members.longest_rebalance_ms()
-        if self._initial_until_ms is None and self._everybody_joined():
+        if self._initial_until_ms is None and self._all_joined():
             self._complete(now_ms)
 
     def _prepare(self, now_ms: int) -> None:
@@ -303,7 +303,7 @@ class Group:
             self._rebalance_ms = now_ms + min(self._initial_delay_ms, timeout_ms)
             self._newcomer = False
 
-    def _everybody_joined(self) -> bool:
+    def _all_joined(self) -> bool:
         return not self.members or (not self._pending and self.members.all_joined())
 
     def _complete(self, now_ms: int) -> None:
@@ -459,7 +459,7 @@ class Group:
     def _after_removal(self, now_ms: int) -> None:
         if self.state in (GroupState.STABLE, GroupState.COMPLETING):
             self._rebalance(now_ms)
-        elif self.state is GroupState.PREPARING and self._initial_until_ms is None and self._everybody_joined():
+        elif self.state is GroupState.PREPARING and self._initial_until_ms is None and self._all_joined():
             self._complete(now_ms)
 
     def _after_lapse(self, now_ms: int) -> None:

@@ -45,11 +45,11 @@ def _unknown() -> bool:
 class HostFile:
     """A file descriptor; closed with the object."""
 
-    __slots__ = ("_as_asked", "_fd")
+    __slots__ = ("_fd", "_reads_ahead_off")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._as_asked = False
+        self._reads_ahead_off = False
 
     def __del__(self) -> None:
         self.close()
@@ -62,7 +62,7 @@ class HostFile:
     def read_cached(self, position: int, size: int) -> Buffer | None:
         if not _NOWAIT:
             return None
-        self._read_as_asked()
+        self._disable_read_ahead()
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], position, _NOWAIT)
@@ -84,14 +84,14 @@ class HostFile:
 
     def read_ahead(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):
-            self._read_as_asked()
+            self._disable_read_ahead()
             os.posix_fadvise(self._fd, position, size, os.POSIX_FADV_WILLNEED)
 
-    def _read_as_asked(self) -> None:
+    def _disable_read_ahead(self) -> None:
         """Else the system reads as far ahead as the disk's settings say, 8 MiB at times, and syncs wait behind it."""
-        if not self._as_asked and hasattr(os, "posix_fadvise"):
+        if not self._reads_ahead_off and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)
-            self._as_asked = True
+            self._reads_ahead_off = True
 
     def forget(self, position: int, size: int) -> None:
         # Pages that are not on disk yet stay: posix_fadvise(2).

@@ -225,10 +225,10 @@ class NodeAssembly:
                 compaction=compaction_limits(self.settings),
             ),
         )  # fmt: skip
-        store.when_full(self._say_full, self._say_room)
+        store.when_full(self._log_full_disk, self._log_free_space)
         return store
 
-    def _say_full(self, reason: StorageFull, waiting_bytes: int) -> None:
+    def _log_full_disk(self, reason: StorageFull, waiting_bytes: int) -> None:
         _log.warning(
             "writes to %s are refused: %s; %d bytes of its disk are free, and %d bytes of records wait in memory for "
             "the copy into segments",
@@ -238,7 +238,7 @@ class NodeAssembly:
             }},
         )  # fmt: skip
 
-    def _say_room(self) -> None:
+    def _log_free_space(self) -> None:
         _log.info(
             "writes to %s continue: %d bytes of its disk are free", self.data_dir, self._free_bytes(),
             extra={"fields": {"directory": str(self.data_dir), "free_bytes": self._free_bytes()}},

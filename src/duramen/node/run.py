@@ -79,15 +79,15 @@ async def _run(
         loop.add_signal_handler(number, tell)
     supervisor = Supervisor()
     if load is not None:
-        _reload_when_told(loop, node, load, supervisor, told.set)
+        _reload_on_hangup(loop, node, load, supervisor, told.set)
     if rehearsal is not None:
         await rehearsal.begin(node, told.set)
     code = await _until_told(node, say, told, twice, supervisor)
-    _leave_when_told(loop, code)
+    _exit_on_signal(loop, code)
     return code
 
 
-def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
+def _exit_on_signal(loop: asyncio.AbstractEventLoop, code: int) -> None:
     """The node has stopped: a signal from here on ends work that may still take time, such as a recovery."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     for number in _SIGNALS:
@@ -98,7 +98,7 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, code: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
-def _reload_when_told(
+def _reload_on_hangup(
     loop: asyncio.AbstractEventLoop, node: NodeAssembly, load: Load, supervisor: Supervisor, stop: Callable[[], None]
 ) -> None:
     """SIGHUP reloads the settings; if it comes from the end of the node's terminal, it stops the node."""

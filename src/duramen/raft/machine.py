@@ -15,13 +15,13 @@ from duramen.raft.leader import LeaderRole
 from duramen.raft.messages import (
     BeginEpoch,
     ChangeVoters,
+    CurrentLeader,
     EndEpoch,
     Fetch,
     FetchAnswer,
     FetchSnapshot,
     Message,
     SnapshotAnswer,
-    Told,
     Vote,
     VoteAnswer,
 )
@@ -224,7 +224,7 @@ class RaftMachine:
         match message:
             case Vote():
                 self._vote(message)
-            case VoteAnswer() | Told():
+            case VoteAnswer() | CurrentLeader():
                 self._hear(message.leader)
                 self._told(message)
             case BeginEpoch():
@@ -283,8 +283,8 @@ class RaftMachine:
             self._replica.leader = leader
             self._move(Cause.LEADER)
 
-    def _told(self, message: VoteAnswer | Told) -> None:
-        if isinstance(message, Told):
+    def _told(self, message: VoteAnswer | CurrentLeader) -> None:
+        if isinstance(message, CurrentLeader):
             # The leader's own node says that it leads no more, with another directory or after a restart.
             of_leader = self.leader is not None and message.sender.node_id == self.leader.node_id
             if of_leader and message.leader is None:

@@ -12,6 +12,7 @@ from duramen.raft.voters import ReplicaId, Voters
 __all__ = [
     "BeginEpoch",
     "ChangeVoters",
+    "CurrentLeader",
     "EndEpoch",
     "EntryBatch",
     "Fetch",
@@ -19,7 +20,6 @@ __all__ = [
     "FetchSnapshot",
     "Message",
     "SnapshotAnswer",
-    "Told",
     "Vote",
     "VoteAnswer",
 ]
@@ -77,7 +77,7 @@ class EndEpoch(NamedTuple):
     successors: tuple[ReplicaId, ...]
 
 
-class Told(NamedTuple):
+class CurrentLeader(NamedTuple):
     """The response to a message that does not fit the sender's epoch or role: its epoch's leader, if it knows one."""
 
     sender: ReplicaId
@@ -147,7 +147,7 @@ Message = (
     | VoteAnswer
     | BeginEpoch
     | EndEpoch
-    | Told
+    | CurrentLeader
     | Fetch
     | FetchAnswer
     | FetchSnapshot

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from duramen.raft.ballots import Ballot
 from duramen.raft.effects import Append, Became, Commit, Cut, Effect, Install, Persist, Send
 from duramen.raft.epochs import NOTHING, EpochEnd, EpochTable
-from duramen.raft.messages import EntryBatch, Fetch, Message, SnapshotAnswer, Told
+from duramen.raft.messages import CurrentLeader, EntryBatch, Fetch, Message, SnapshotAnswer
 from duramen.raft.roles import RaftRole
 from duramen.raft.timeouts import RaftTimeouts
 from duramen.raft.voters import NO_VOTERS, ReplicaId, Voter, VoterHistory, Voters
@@ -121,7 +121,7 @@ class RaftCore:
 
     def tell(self, replica: ReplicaId) -> None:
         """Send the epoch and its leader."""
-        self.send(replica.node_id, Told(self.me, self.epoch, self.known_leader))
+        self.send(replica.node_id, CurrentLeader(self.me, self.epoch, self.known_leader))
 
     def promise(self, ballot: Ballot) -> None:
         """Make this the ballot, and sync it before other effects."""

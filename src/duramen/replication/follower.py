@@ -149,7 +149,7 @@ class PartitionFollowerRole:
             self._take_batches(answer)
         turned = self._turned()
         if self._confirmed:
-            self._take_word(answer)
+            self._apply_answer(answer)
         if turned or latest or (here and answer.batches):
             self._fetch()
 
@@ -180,7 +180,7 @@ class PartitionFollowerRole:
         end = self._replica.history.end
         return batch.first_offset == end.offset and end.leader_epoch <= batch.epoch <= self._replica.leader_epoch
 
-    def _take_word(self, answer: ReplicaFetchAnswer) -> None:
+    def _apply_answer(self, answer: ReplicaFetchAnswer) -> None:
         replica = self._replica
         replica.learn(answer.high_watermark, answer.start_offset)
         if answer.permit is not None and answer.node_id == self._upstream:

@@ -65,7 +65,7 @@ class ReplicaMachine:
 
     @property
     def deposed(self) -> bool:
-        """Whether the replica leads, as far as it knows, but may have been replaced; see `heard_by_controller`."""
+        """Whether the replica leads, as far as it knows, but may have been replaced; see `on_controller_session`."""
         return isinstance(self._part, PartitionLeaderRole) and self._part.deposed
 
     @property
@@ -213,12 +213,12 @@ class ReplicaMachine:
         if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 
-    def heard_by_controller(self, *, lately: bool) -> None:
+    def on_controller_session(self, *, alive: bool) -> None:
         """Set whether this node's session with the controller continues, as far as it is known; initially true.
 
         A leader that has lost its session and followers may have been replaced: then no request with acks=all waits.
         """
-        self._replica.unheard = not lately
+        self._replica.unheard = not alive
         if isinstance(self._part, PartitionLeaderRole):
             self._part.cut_off()
 

@@ -82,24 +82,24 @@ def _unless_error(pack: _Pack) -> _Pack:
     return lambda outcome: None if isinstance(outcome, DuramenError) else pack(outcome)
 
 
-def _bounds_said(found: FoundBounds) -> list[PartitionBounds | str]:
+def _encode_bounds(found: FoundBounds) -> list[PartitionBounds | str]:
     return [
         bounds if bounds is not None else "" if refused is None else refused.message
         for bounds, refused in found.partitions
     ]
 
 
-def _bounds_heard(said: list[PartitionBounds | str]) -> FoundBounds:
+def _decode_bounds(said: list[PartitionBounds | str]) -> FoundBounds:
     return FoundBounds([(None, Refused(NotLeader.id, one)) if isinstance(one, str) else (one, None) for one in said])
 
 
-def _tagged_said(outcome: Any) -> Any:
+def _encode_tagged(outcome: Any) -> Any:
     if isinstance(outcome, NodeStarting):
         return None
     return _Refusal(Refused.of(outcome)) if isinstance(outcome, DuramenError) else outcome
 
 
-def _tagged_heard(said: Any) -> Any:
+def _decode_tagged(said: Any) -> Any:
     return said.why.error() if isinstance(said, _Refusal) else said
 
 
@@ -110,18 +110,18 @@ class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: Refused | None = None
 
 
-def _reply_said(outcome: Answer | DuramenError) -> _Reply:
+def _encode_reply(outcome: Answer | DuramenError) -> _Reply:
     outcome = unasked_as(NotController, outcome)
     return _Reply(refused=Refused.of(outcome)) if isinstance(outcome, DuramenError) else _Reply(outcome)
 
 
-def _reply_heard(reply: _Reply) -> Answer | DuramenError:
+def _decode_reply(reply: _Reply) -> Answer | DuramenError:
     if reply.answer is not None:
         return reply.answer
     return OutcomeUnknown("the controller's answer says nothing") if reply.refused is None else reply.refused.error()
 
 
-def _registration_said(request: Register) -> Any:
+def _encode_registration(request: Register) -> Any:
     """Such a node refuses the request if it has `damaged`, the last field of the registration: only true is sent."""
     said = msgspec.to_builtins(request)
     if not request.registration.damaged:
@@ -141,7 +141,7 @@ def _is_map(data: memoryview) -> bool:
 def _tagged(mark: bytes, *methods: Method[Any, Any]) -> tuple[dict[str, _Form], _Marked]:
     forms = {
         method.name: _Form(
-            mark, _same, msgspec.msgpack.Decoder(method.response | _Refusal), _tagged_said, _tagged_heard
+            mark, _same, msgspec.msgpack.Decoder(method.response | _Refusal), _encode_tagged, _decode_tagged
         )
         for method in methods
     }
@@ -160,7 +160,7 @@ _FORMS: Final = {
     ),
     FIND_BOUNDS.name: _Form(
         b"\2", lambda request: request.wanted, msgspec.msgpack.Decoder(list[PartitionBounds | str]),
-        _unless_error(_bounds_said), _bounds_heard,
+        _unless_error(_encode_bounds), _decode_bounds,
     ),
     SURVEY_REPLICAS.name: _Form(
         b"\3", lambda request: request.wanted, msgspec.msgpack.Decoder(list[ReplicaCompleteness | None]),
@@ -170,7 +170,7 @@ _FORMS: Final = {
     **_SHARES[0],
     **{
         method.name: _Form(
-            b"", _registration_said if method.request is Register else _same, _REPLIES, _reply_said, _reply_heard
+            b"", _encode_registration if method.request is Register else _same, _REPLIES, _encode_reply, _decode_reply
         )
         for method in CONTROL
     },

@@ -38,7 +38,7 @@ def main(seeds: str, seed: int | None, trace: str | None, jobs: int | None, *, c
     sys.exit(0 if run_all(_seeds(seeds), jobs or os.cpu_count() or 1).well else 1)
 
 
-class _Told(NamedTuple):
+class _RunResult(NamedTuple):
     """The result of one run: it kept every promise, or the broken one."""
 
     well: bool
@@ -48,22 +48,22 @@ class _Told(NamedTuple):
 Write = Callable[[str], object]
 
 
-def _node(seed: int, write: Write | None) -> _Told:
+def _node(seed: int, write: Write | None) -> _RunResult:
     outcome = running.run_one(seed, write)
     if outcome.broken:
-        return _Told(well=False, text=running.explain(outcome))
-    return _Told(well=True, text=f"seed {seed}: every promise kept, {outcome.crashes} crashes")
+        return _RunResult(well=False, text=running.explain(outcome))
+    return _RunResult(well=True, text=f"seed {seed}: every promise kept, {outcome.crashes} crashes")
 
 
-def _cluster(seed: int, write: Write | None) -> _Told:
+def _cluster(seed: int, write: Write | None) -> _RunResult:
     outcome = clusters.run_one(seed, write)
     if outcome.broken:
-        return _Told(well=False, text=clusters.explain(outcome))
+        return _RunResult(well=False, text=clusters.explain(outcome))
     done = f"{outcome.operations} requests and {outcome.faults.total()} faults"
-    return _Told(well=True, text=f"cluster {seed}: every promise kept, {done}")
+    return _RunResult(well=True, text=f"cluster {seed}: every promise kept, {done}")
 
 
-def _run_again(run: Callable[[int, Write | None], _Told], seed: int, trace: str | None) -> int:
+def _run_again(run: Callable[[int, Write | None], _RunResult], seed: int, trace: str | None) -> int:
     if trace is None:
         told = run(seed, None)
     else:

@@ -5,11 +5,22 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TextIO, TypeVar
+from typing import Any, Final, Protocol, TextIO, TypeVar
 
-__all__ = ["outcomes", "shown"]
+__all__ = ["first_broken", "outcomes"]
 
 T = TypeVar("T")
+
+
+class Outcome(Protocol):
+    """The result of a run."""
+
+    @property
+    def broken(self) -> Any:
+        """The broken promise, if there is one."""
+
+
+R = TypeVar("R", bound=Outcome)
 
 _SHOW_S: Final = 0.2
 _THRESHOLDS: Final = (100_000, 50, 50)
@@ -30,7 +41,7 @@ def _collect_less() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-def shown(found: Iterable[T], out: TextIO, words: Callable[[], str]) -> Iterator[T]:
+def _shown(found: Iterable[T], out: TextIO, words: Callable[[], str]) -> Iterator[T]:
     """Each of them; on a terminal, `words` show the progress after each, as long as results are taken."""
     shown_s = 0.0
     try:
@@ -43,3 +54,14 @@ def shown(found: Iterable[T], out: TextIO, words: Callable[[], str]) -> Iterator
     finally:
         if out.isatty():
             print("\r", end="", file=out)
+
+
+def first_broken(
+    found: Iterable[R], add: Callable[[R], None], out: TextIO, words: Callable[[], str]
+) -> R | None:  # fmt: skip
+    """Add up results until one broke a promise, and return that one; on a terminal, `words` show the progress."""
+    for outcome in _shown(found, out, words):
+        add(outcome)
+        if outcome.broken:
+            return outcome
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TextIO
 
 from duramen.sim.machine.stages import FAULTS, POSSIBLE, STAGES, cannot_fire
-from duramen.sim.many import outcomes, shown
+from duramen.sim.many import first_broken, outcomes
 from duramen.sim.world import NodeWorld, RunOutcome
 
 __all__ = [
@@ -17,9 +17,9 @@ __all__ = [
     "coverage",
     "explain",
     "fault_table",
+    "missing_faults",
     "run_all",
     "run_one",
-    "what_never_came",
 ]
 
 ENOUGH: Final = 10_000
@@ -52,7 +52,7 @@ class NodeRuns(NamedTuple):
     @property
     def well(self) -> bool:
         """Whether every promise was kept, and every possible fault occurred."""
-        return self.broken is None and (self.totals.runs < ENOUGH or not what_never_came(self.totals.counts))
+        return self.broken is None and (self.totals.runs < ENOUGH or not missing_faults(self.totals.counts))
 
 
 def run_one(seed: int, write: Callable[[str], object] | None = None) -> RunOutcome:
@@ -67,13 +67,10 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> NodeRuns
     """
     out = sys.stdout if out is None else out
     totals, began_s = NodeTotals(), time.monotonic()
-    broken: RunOutcome | None = None
     with outcomes(run_one, seeds, processes, _SHARE) as found:
-        for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes"):
-            totals.add(outcome)
-            if outcome.broken:
-                broken = outcome
-                break
+        broken = first_broken(
+            found, totals.add, out, lambda: f"{totals.runs} of {len(seeds)} runs, {totals.crashes} crashes"
+        )
     took_s = time.monotonic() - began_s
     print(
         f"{totals.crashes:,} crashes in {totals.runs:,} runs, {took_s:.1f} s on {processes} cores:"
@@ -87,14 +84,14 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> NodeRuns
     return NodeRuns(broken, totals)
 
 
-def what_never_came(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def missing_faults(counts: Counter[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The kinds of fault, and the stages, in which they can come and have not."""
     return tuple(cell for cell in POSSIBLE if not counts[cell])
 
 
 def coverage(totals: NodeTotals) -> str:
     """Whether every fault came in every stage in which it can; aloud where enough runs have missed one."""
-    never = ", ".join(f"{fault} in {stage}" for fault, stage in what_never_came(totals.counts))
+    never = ", ".join(f"{fault} in {stage}" for fault, stage in missing_faults(totals.counts))
     if not never:
         return "None is zero: every fault came in every stage in which it can."
     if totals.runs < ENOUGH:

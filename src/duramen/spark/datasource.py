@@ -23,7 +23,7 @@ from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.api import DataSourceStreamArrowWriter, Filter, to_arrow_schema
 from duramen.spark.hangups import end_this_worker_quietly
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.cold_files import read_part
 from duramen.spark.read.exports import export_reader_of, reads_export
 from duramen.spark.read.filters import EVERYTHING, narrow
@@ -85,7 +85,7 @@ class DuramenDataSource(DataSource):
         """The name for `format`."""
         return _NAME
 
-    @said_plainly()
+    @without_traceback()
     def schema(self) -> str:
         """The columns; checks the options as far as possible without knowing the query."""
         options = Options(self.options, "source")
@@ -93,7 +93,7 @@ class DuramenDataSource(DataSource):
             Selection(options)
         return Filing(options).ddl
 
-    @said_plainly()
+    @without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`, with `schema`, a part of the columns. Raises OptionInvalid."""
         options = _batch_options(self.options, schema)
@@ -109,14 +109,14 @@ class DuramenDataSource(DataSource):
         except DuramenError as error:
             return RefusedStreamReader(error)
 
-    @said_plainly()
+    @without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`. Raises OptionInvalid."""
         if overwrite:
             raise OptionInvalid('mode("overwrite") is not possible: a stream is only added to; say mode("append")')
         return SinkBatchWriter(Options(self.options, "sink"), schema)
 
-    @said_plainly()
+    @without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`; `overwrite` (output mode complete) adds each result to the stream, as in Kafka's sink.
 
@@ -174,7 +174,7 @@ class BatchReader(DataSourceReader):
         for name in options.ignored:
             _log.warning("%s is for streaming queries: a batch ignores it", name)
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task.
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from duramen.base.errors import DuramenError
 
-__all__ = ["said_plainly"]
+__all__ = ["without_traceback"]
 
 
 @contextmanager
-def said_plainly() -> Iterator[None]:
+def without_traceback() -> Iterator[None]:
     """For code that Spark calls in a worker process: an error of ours is shown without a Python traceback.
 
     PySpark reads this variable when it reports the error, with which the process ends.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from tests.controller.quorum.node import Process
 from tests.replication.broken import Broken
-from tests.replication.controller import Told
+from tests.replication.controller import PartitionUpdate
 from tests.replication.disk import Content
 from tests.replication.witness import KNOWN, Witness
 
@@ -167,12 +167,12 @@ class Node:
                 raise Broken(f"{self.node_id} had {committed.batch} synced, and lacks it after a start")
         self.ready = True
 
-    def registered(self, told: Told) -> None:
+    def registered(self, told: PartitionUpdate) -> None:
         """The controller knows this start of the node."""
         process = self.process
         assert process is not None
         self.broker_epoch = told.broker_epoch
-        kit = ReplicaDependencies(
+        dependencies = ReplicaDependencies(
             self.node_id,
             told.broker_epoch,
             self.store,
@@ -184,9 +184,9 @@ class Node:
             bulk=self.bulk,
         )
         self._shown = self.content.start
-        self.replicas = Replicas(kit, lambda _: self.partition, lambda _: self.config)
+        self.replicas = Replicas(dependencies, lambda _: self.partition, lambda _: self.config)
 
-    def told(self, told: Told) -> None:
+    def told(self, told: PartitionUpdate) -> None:
         """The controller says something."""
         if self.replicas is not None:
             self.replicas.on_live_nodes(told.live)
@@ -319,7 +319,7 @@ class Node:
             return
         latest_offset = replica.machine.latest_offset
         if latest_offset is not None:
-            self.witness.told_end(replica.machine.state.leader_epoch, latest_offset)
+            self.witness.shown_end(replica.machine.state.leader_epoch, latest_offset)
         if self.log.high_watermark > self._shown:
             raise Broken(f"{self.node_id} shows readers what is below {self.log.high_watermark}, not {self._shown}")
 

@@ -34,10 +34,10 @@ class Node(Around):
     def start(self) -> None:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
-        kit = ReplicaDependencies(
+        dependencies = ReplicaDependencies(
             1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, peers=self
         )
-        self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
+        self.replicas = Replicas(dependencies, self.partition, lambda _: PartitionConfig(self.least))
         self.replicas.on_live_nodes({1, 2, 3})
 
     @property
@@ -46,7 +46,7 @@ class Node(Around):
 
     def told(self, leader: int | None, epoch: int, in_sync: tuple[int, ...], change: int) -> None:
         self.state = PartitionState((1, 2, 3), in_sync, leader, epoch, change)
-        self.tell_again(PLACE)
+        self.publish_again(PLACE)
         self.doubles.settle()
 
     def filled(self) -> "Node":
@@ -83,7 +83,7 @@ class Node(Around):
         self.reported.append(place)
         self.known.append(done)
 
-    def tell_again(self, place: PartitionId) -> None:
+    def publish_again(self, place: PartitionId) -> None:
         self.replicas.on_partition_state(place, self.state)
 
     def fetch_range(
@@ -124,7 +124,7 @@ def test_a_damaged_leader_serves_nothing_and_is_repaired_once_it_is_not_counted_
     assert node.led == [1, None]
     assert node.reported == [PLACE]
     node.others = {2: Node().filled()}
-    node.tell_again(PLACE)  # the controller has not answered yet
+    node.publish_again(PLACE)  # the controller has not answered yet
     assert node.replicas.get(PLACE) is None
     node.hears(2, 2, (2, 3))
     assert node.scan() == []

@@ -51,10 +51,10 @@ class Around:
     def start(self) -> None:
         doubles = self.doubles
         self.broker_epoch = doubles.store.node_epoch
-        kit = ReplicaDependencies(
+        dependencies = ReplicaDependencies(
             1, self.broker_epoch, doubles.store, doubles.clock, doubles.deadlines, self, pace=self.pace
         )
-        self.replicas = Replicas(kit, self.partition, lambda _: PartitionConfig(self.least))
+        self.replicas = Replicas(dependencies, self.partition, lambda _: PartitionConfig(self.least))
         self.replicas.on_live_nodes({1, 2, 3})
 
     def partition(self, place: PartitionId) -> Partition:
@@ -115,7 +115,7 @@ def test_a_leader_without_a_session_serves_while_every_in_sync_follower_reaches_
     around = Around()
     around.told(1, 1, (1, 2), 1)
     partition = around.replica.partition
-    around.replicas.heard_by_controller(lately=False)
+    around.replicas.on_controller_session(alive=False)
     around.replicas.unreachable(3)  # not in sync
     around.doubles.settle()
     assert (partition.leads, partition.holds, around.replicas.deposed()) == (True, True, [])

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from tests.broker.replicas.node import PLACE, Node
 from tests.event_worlds import DiskWorld
 from tests.replication.broken import Broken
-from tests.replication.controller import Controller, Heartbeat, Register, Told
+from tests.replication.controller import Controller, Heartbeat, PartitionUpdate, Register
 from tests.replication.describing import effect_text
 from tests.replication.disk import Content
 from tests.replication.witness import Witness
@@ -30,7 +30,9 @@ from duramen.sim.machine.disk import Crashed, MemoryFileSystem
 TIMEOUTS: Final = ReplicaTimeouts(wait_ms=40, idle_wait_ms=80, silence_ms=20, retry_ms=20, backoff_ms=5)
 CONTROLLER: Final = 0
 
-Post = ReplicaFetch | ReplicaFetchAnswer | AlterPartition | AlterPartitionAnswer | Register | Heartbeat | Told
+Post = (
+    ReplicaFetch | ReplicaFetchAnswer | AlterPartition | AlterPartitionAnswer | Register | Heartbeat | PartitionUpdate
+)
 
 
 class Totals(NamedTuple):
@@ -217,7 +219,7 @@ class World(DiskWorld[Node]):
             self.guarded(node, partial(self._hand, node, message, records))
 
     def _hand(self, node: Node, message: Post, records: bytes) -> None:
-        if isinstance(message, Told):
+        if isinstance(message, PartitionUpdate):
             if message.incarnation == node.life:
                 if node.replicas is None:
                     node.registered(message)

@@ -65,21 +65,21 @@ class ControlNode(Node):
         super()._began(runner)
         process = self.process
         assert process is not None
-        kit = ControllerDependencies(
+        dependencies = ControllerDependencies(
             self.node_id, "c", self.clock, process.deadlines, self.randomness, self.chance.randrange, self,
             sessions=self.sessions, timing=TIMING, rebalance_ms=self.rebalance_ms,
         )  # fmt: skip
-        self.controller = Controller(runner, self.view, process, kit)
+        self.controller = Controller(runner, self.view, process, dependencies)
         self.caller = Caller(self.node_id, self, WIRES, RpcServer(WIRES), self.clock, process.deadlines)
         for method in METHODS:
             self.caller.server.handle(method, self.controller.ask)
         self.connects(self)
-        self.asker = Asker(self.controller, kit)
+        self.asker = Asker(self.controller, dependencies)
         wish = Registration(
             self.node_id, self.me.directory_id, f"{self.me.directory_id}/{self.life}", "c", kept=self.kept
         )
         self.lifecycle = Lifecycle(
-            wish, self.controller, self.asker, kit,
+            wish, self.controller, self.asker, dependencies,
             changed=lambda phase: self.became(self, phase), heard=self._hear,
             failed=lambda error: self.refused_with(self, error),
         )  # fmt: skip

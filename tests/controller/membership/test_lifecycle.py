@@ -16,11 +16,11 @@ def another(node: ControlNode, wish: Registration, errors: list[DuramenError]) -
     """A lifecycle of its own, beside that of the node."""
     assert node.controller is not None
     assert node.process is not None
-    kit = ControllerDependencies(
+    dependencies = ControllerDependencies(
         node.node_id, "c", node.clock, node.process.deadlines, node.randomness, node.chance.randrange, node,
         timing=TIMING,
     )  # fmt: skip
-    return Lifecycle(wish, node.controller, node.asker, kit, failed=errors.append)
+    return Lifecycle(wish, node.controller, node.asker, dependencies, failed=errors.append)
 
 
 def test_nodes_that_only_follow_know_the_metadata_too() -> None:

@@ -163,7 +163,7 @@ def test_a_coordinator_that_is_cut_off_for_a_session_tells_nothing() -> None:
     assert replicas is not None
     assert lagging.home != 1
     assert lagging.told_by(1)[GROUP, "a", "1"] == lagging.lag(1)  # it does not know
-    replicas.heard_by_controller(lately=False)
+    replicas.on_controller_session(alive=False)
     for node in (2, 3):
         replicas.unreachable(node)
     several.advance(1000)

@@ -382,11 +382,11 @@ def test_who_is_cut_off_for_a_session_hands_out_nothing(shares: Shares) -> None:
         replicas.unreachable(node)
     several.advance(31_000, 1000)  # locks run out
     assert offsets(shares.take("m", before)) == list(range(10))  # it may lead still
-    replicas.heard_by_controller(lately=False)
+    replicas.on_controller_session(alive=False)
     several.advance(31_000, 1000)
     with pytest.raises(NotLeader, match="another node may lead it by now"):
         shares.take("m", before)
-    replicas.heard_by_controller(lately=True)
+    replicas.on_controller_session(alive=True)
     several.heal(1)
     several.advance(1000)
     assert offsets(shares.take("m", before)) == list(range(10))  # it led all the time
@@ -395,7 +395,7 @@ def test_who_is_cut_off_for_a_session_hands_out_nothing(shares: Shares) -> None:
 def test_who_is_heard_no_more_and_has_lost_nobody_hands_out(shares: Shares) -> None:
     replicas = shares.several.placed[1].replicas
     assert replicas is not None
-    replicas.heard_by_controller(lately=False)
+    replicas.on_controller_session(alive=False)
     shares.several.advance(1000)
     assert offsets(shares.take("m")) == list(range(10))
     shares.say("m", (0, 9, ACCEPT))

@@ -34,7 +34,7 @@ all_messages = st.one_of(
     st.builds(messages.VoteAnswer, sender, whole, replicas, st.none() | replicas, st.booleans(), st.booleans()),
     st.builds(messages.BeginEpoch, sender, whole),
     st.builds(messages.EndEpoch, sender, whole, st.lists(replicas, max_size=4).map(tuple)),
-    st.builds(messages.Told, sender, whole, st.none() | replicas),
+    st.builds(messages.CurrentLeader, sender, whole, st.none() | replicas),
     fetches,
     st.builds(
         messages.FetchAnswer, sender, whole, fetches, whole, st.none() | ends, st.none() | ends,

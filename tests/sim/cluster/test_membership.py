@@ -77,7 +77,7 @@ def test_who_hears_nothing_of_the_vote_of_its_lost_disk_finds_it_in_the_log(monk
     node = world.nodes[3]
     with monkeypatch.context() as others:
         others.setattr(
-            node, "hear_voters", lambda _: SimulatedNode.hear_voters(node, (1, 2))
+            node, "receive_voters", lambda _: SimulatedNode.receive_voters(node, (1, 2))
         )  # who tell it of an older set
         world.wipe(node)
         until(world, lambda: node.runner is not None)

@@ -398,9 +398,9 @@ class TestTheChoice:
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, there: bool
     ) -> None:
         monkeypatch.setattr(native, "is_installed", lambda: there)
-        decoding.say_which.cache_clear()
+        decoding.warn_if_slow.cache_clear()
         for _ in range(2):
-            decoding.say_which()
+            decoding.warn_if_slow()
         said = [record.message for record in caplog.records if record.name == "duramen.spark"]
         assert said == (
             [] if there else ["duramen-native is not installed: records are decoded in Python, which is slower"]

@@ -15,7 +15,7 @@ from duramen.codec.batch import HEADER_BYTES, BatchInput, encode
 from duramen.codec.crc import crc32c
 from duramen.sim.machine.disk import MemoryFile
 from duramen.storage.segment.bit_flips import flipped_bytes
-from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, examine_block, look_at
+from duramen.storage.segment.checks import ExpectedSegment, SegmentCheck, block_bounds, examine_block
 from duramen.storage.segment.damage import Damage, DamageCause, merged
 from duramen.storage.segment.index import BLOCK_BYTES, SegmentIndex
 
@@ -208,7 +208,7 @@ def test_how_far_damage_goes_behind_a_block_is_known_with_the_block() -> None:
     damaged = bytearray(whole.data)
     damaged[start:end] = before + bytes(end - start - len(before))
     expected = ExpectedSegment(len(whole.data), 0, whole.end_offset, epoch_at=lambda offset: 8 if offset < 2 else 9)
-    found = examine_block(whole.file(damaged), look_at(whole.known, 0, expected), expected)
+    found = examine_block(whole.file(damaged), block_bounds(whole.known, 0, expected), expected)
     assert [(one.first_offset, one.last_offset) for one in found] == [(2, 3)]
 
 

@@ -21,10 +21,10 @@ class ReplicaReads:
     """Responds to fetches. The range of a read under way must not be truncated: `when_idle` waits for its end."""
 
     def __init__(
-        self, kit: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log, replica_log: ReplicaLog,
-        snapshots: ReplicaSnapshots,
+        self, dependencies: ReplicaDependencies, place: PartitionId, machine: ReplicaMachine, log: Log,
+        replica_log: ReplicaLog, snapshots: ReplicaSnapshots,
     ) -> None:  # fmt: skip
-        self._kit = kit
+        self._dependencies = dependencies
         self._place = place
         self._machine = machine
         self._log = log
@@ -55,7 +55,7 @@ class ReplicaReads:
         if self._log.end_offset <= asked.end.offset < self._machine.history.end_offset:
             self._unwritten.append(serve)  # the batches wait for room in the storage
             return
-        pace = self._kit.pace
+        pace = self._dependencies.pace
         if pace is None or serve.node_id in self._machine.state.in_sync:
             self._begin(serve, None)
             return
@@ -81,7 +81,7 @@ class ReplicaReads:
 
     def _begin(self, serve: ServeReplicaFetch, pace: CatchUpThrottle | None) -> None:
         self._reading += 1
-        offset, most_bytes = serve.answer.asked.end.offset, self._kit.fetch_bytes
+        offset, most_bytes = serve.answer.asked.end.offset, self._dependencies.fetch_bytes
         if pace is not None:
             most_bytes = min(most_bytes, pace.piece_bytes)
         self._replica_log.read(offset, most_bytes, partial(self._read, serve, pace))
@@ -98,12 +98,12 @@ class ReplicaReads:
             pace.spent(0 if isinstance(found, DuramenError) else sum(map(len, found)))
         node_id, answer = serve
         if isinstance(found, DuramenError):
-            self._kit.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
+            self._dependencies.outside.report(f"node {node_id} cannot be served from {self._log.directory}: {found}")
         elif not self._over and self._machine.state.leader_epoch == answer.leader_epoch:
             # In another epoch the range of the read may be truncated.
             forgotten_id = self._log.producers.forgotten_id
             answer = answer._replace(forgotten_id=forgotten_id, snapshots=self._snapshots.bound)
-            self._kit.outside.send(self._place, node_id, answer, found)
+            self._dependencies.outside.send(self._place, node_id, answer, found)
         if not self._reading:
             idle, self._idle = self._idle, []
             for action in idle:

@@ -44,7 +44,7 @@ class RepairPeers(Protocol):
     def report_damage(self, place: PartitionId, done: Callable[[], None]) -> None:
         """Report to the controller that the replica lacks records; `done` once the decision takes effect here."""
 
-    def tell_again(self, place: PartitionId) -> None:
+    def publish_again(self, place: PartitionId) -> None:
         """Have `Replicas.on_partition_state` called with the known state of the partition."""
 
     def fetch_range(

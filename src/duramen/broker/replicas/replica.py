@@ -68,35 +68,35 @@ class Replica:
 
     def __init__(
         self,
-        kit: ReplicaDependencies,
+        dependencies: ReplicaDependencies,
         place: PartitionId,
         partition: Partition,
         kept: ReplicaDiskState,
         config: PartitionConfig,
     ) -> None:
-        self._kit = kit
+        self._dependencies = dependencies
         self._place = place
         self._partition = partition
         self._machine = ReplicaMachine(
-            kit.node_id,
-            kit.broker_epoch,
+            dependencies.node_id,
+            dependencies.broker_epoch,
             kept,
             config=config,
-            now_ms=kit.clock.monotonic_ms(),
-            timeouts=kit.timeouts,
+            now_ms=dependencies.clock.monotonic_ms(),
+            timeouts=dependencies.timeouts,
         )
         log = partition.log
         self._state = Replicated(self._machine.shown_offset, log.end_offset, self._appended)
         log.replicated = self._state
-        self._log = ReplicaLog(kit.store, log, kit.bulk)
+        self._log = ReplicaLog(dependencies.store, log, dependencies.bulk)
         self._snapshots = ReplicaSnapshots(partition)
-        self._serving = ReplicaReads(kit, place, self._machine, log, self._log, self._snapshots)
+        self._serving = ReplicaReads(dependencies, place, self._machine, log, self._log, self._snapshots)
         self._effects: EffectRunner[Effect] = EffectRunner(self._machine.take, self._do, (TruncateRecords, Restart))
-        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._alarm = Alarm(dependencies.deadlines, self._fire)
         self._acks: dict[Released, None] = {}  # producers with acks=all, which get an error if the replica ends
         self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # requests that wait for a record
         self._written_soon = False
-        self._timing = AckLatencyTimer(log, kit.clock, kit.pace)
+        self._timing = AckLatencyTimer(log, dependencies.clock, dependencies.pace)
         self._over: DuramenError | None = None
         partition.waiting[self._synced] = None
         partition.role = self
@@ -132,7 +132,7 @@ class Replica:
     def behind(self) -> list[Behind]:
         """The followers that lack something now, as far as this node leads."""
         if self._over is None:
-            self._machine.advance(self._kit.clock.monotonic_ms())
+            self._machine.advance(self._dependencies.clock.monotonic_ms())
         return self._machine.behind()
 
     @property
@@ -186,7 +186,7 @@ class Replica:
     ) -> None:
         """Handle a batch that is on this disk, possibly since an earlier request."""
         if isinstance(error, StorageFailed):
-            self._kit.outside.failed(self._place, error)  # its records may be read until another node leads
+            self._dependencies.outside.failed(self._place, error)  # its records may be read until another node leads
         if error is not None or not all_replicas:
             done(base_offset, error)
             return
@@ -257,9 +257,9 @@ class Replica:
         """There is no connection to a node since then."""
         self._on_event(partial(self._machine.unreachable, node_id, since_ms), reacts=self._machine.awaits_others)
 
-    def heard_by_controller(self, *, lately: bool) -> None:
-        """See `ReplicaMachine.heard_by_controller`."""
-        self._on_event(partial(self._machine.heard_by_controller, lately=lately), reacts=self._machine.awaits_others)
+    def on_controller_session(self, *, alive: bool) -> None:
+        """See `ReplicaMachine.on_controller_session`."""
+        self._on_event(partial(self._machine.on_controller_session, alive=alive), reacts=self._machine.awaits_others)
 
     def moved(self, leader_epoch: int) -> None:
         """See `ReplicaMachine.moved`."""
@@ -282,12 +282,12 @@ class Replica:
         self._tick()
         if isinstance(message, ReplicaFetchAnswer):
             self._log.forget_producers(message.forgotten_id)
-            self._hear_snapshots(message, len(records))
+            self._receive_snapshots(message, len(records))
         if isinstance(message, ReplicaFetchAnswer) and len(records):
             try:
                 message = message._replace(batches=follow_up(message.asked.end, message.takeovers, records))
             except BatchCorrupt as error:
-                self._kit.outside.report(f"node {message.node_id} sent a damaged batch: {error}")
+                self._dependencies.outside.report(f"node {message.node_id} sent a damaged batch: {error}")
                 self.lost(message.asked)
                 return
             self._log.came(message.batches, len(records), message.high_watermark)
@@ -297,7 +297,7 @@ class Replica:
             self._fail(error)
         self._go_on()
 
-    def _hear_snapshots(self, answer: ReplicaFetchAnswer, size: int) -> None:
+    def _receive_snapshots(self, answer: ReplicaFetchAnswer, size: int) -> None:
         current = answer.leader_epoch == self._machine.state.leader_epoch and not self._machine.leads
         if current and self._snapshots.hear(answer, size):
             self._snapshots.report(self._machine)
@@ -349,7 +349,7 @@ class Replica:
             self._machine.state_moved(state.applied_offset, state.floor_offset)
         self._snapshots.report(self._machine, self._snapshots_moved)
         machine, start_offset = self._machine, self._partition.log.start_offset
-        machine.tick(self._kit.clock.monotonic_ms())
+        machine.tick(self._dependencies.clock.monotonic_ms())
         if machine.history.start_offset < start_offset <= machine.high_watermark:
             machine.trimmed(start_offset)
 
@@ -375,7 +375,7 @@ class Replica:
             return
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
-            self._kit.outside.leads(self._place, None)
+            self._dependencies.outside.leads(self._place, None)
         if epoch is None or not self._effects.idle or self._over is not None:
             return
         if machine.history.end.leader_epoch >= epoch:
@@ -386,8 +386,8 @@ class Replica:
             return
         self._log.lead()
         self._snapshots.lead()
-        self._state.leader_epoch, self._state.leads_since_ms = epoch, self._kit.clock.monotonic_ms()
-        self._kit.outside.leads(self._place, epoch)
+        self._state.leader_epoch, self._state.leads_since_ms = epoch, self._dependencies.clock.monotonic_ms()
+        self._dependencies.outside.leads(self._place, epoch)
 
     @property
     def _name(self) -> str:
@@ -400,11 +400,11 @@ class Replica:
     def _resume(self, effect: Effect) -> None:
         """The operation that the effect runner waited for is complete."""
         self._effects.resume()
-        self._kit.outside.carried_out(self._place, effect)
+        self._dependencies.outside.carried_out(self._place, effect)
         self._go_on()
 
     def _do(self, effect: Effect) -> None:
-        outside = self._kit.outside
+        outside = self._dependencies.outside
         match effect:  # the most frequent first
             case SendReplicaMessage(node_id, message):
                 if isinstance(message, ReplicaFetchAnswer):
@@ -459,13 +459,13 @@ class Replica:
         if epoch == self._state.leader_epoch:
             if machine.history.end_offset != first_offset:
                 raise AssertionError(f"{self._name}: a batch at {first_offset} behind {machine.history.end}")
-            machine.advance(self._kit.clock.monotonic_ms())  # an idle partition has not ticked for long
+            machine.advance(self._dependencies.clock.monotonic_ms())  # an idle partition has not ticked for long
             machine.appended(end_offset - first_offset)
-        self._timing.appended(end_offset, leads=self.leads, in_sync=self._kit.node_id in machine.state.in_sync)
+        self._timing.appended(end_offset, leads=self.leads, in_sync=self._dependencies.node_id in machine.state.in_sync)
         if not self._written_soon:
             # Once for all that comes in a turn.
             self._written_soon = True
-            self._kit.store.soon(self._written_some)
+            self._dependencies.store.soon(self._written_some)
 
     def _written_some(self) -> None:
         self._written_soon = False
@@ -485,7 +485,7 @@ class Replica:
         self._log.let_go()
         machine, synced_offset = self._machine, self._partition.log.synced_offset
         if self._effects.uncut:
-            machine.advance(self._kit.clock.monotonic_ms())
+            machine.advance(self._dependencies.clock.monotonic_ms())
             machine.synced(Position(machine.history.epoch_at(synced_offset - 1), synced_offset))
         self._go_on()
 
@@ -516,13 +516,13 @@ class Replica:
     def _fail(self, error: DuramenError) -> None:
         if self._over is None:
             self._end(error)
-            self._kit.outside.failed(self._place, error)
+            self._dependencies.outside.failed(self._place, error)
 
     def _end(self, error: DuramenError) -> None:
         self._over = error
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
-            self._kit.outside.leads(self._place, None)
+            self._dependencies.outside.leads(self._place, None)
         self._partition.waiting.pop(self._synced, None)
         self._serving.end()
         self._log.end()

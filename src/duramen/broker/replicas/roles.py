@@ -59,11 +59,11 @@ class Replicas:
     """A replica for each partition of the node.
 
     `on_partition_state` gets the states of the controller's log in order, none from before the node's registration with
-    the kit's broker epoch.
+    the dependencies's broker epoch.
     """
 
-    def __init__(self, kit: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
-        self._kit = kit
+    def __init__(self, dependencies: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
+        self._dependencies = dependencies
         self._partition_of = partition_of
         self._config_of = config_of
         self._replicas: dict[PartitionId, Replica] = {}
@@ -74,9 +74,9 @@ class Replicas:
         self._held: set[PartitionId] = set()  # damaged: closed until their next state
         self._tried: set[PartitionId] = set()  # that cannot be repaired: opened as they are
         self._live: Collection[int] = ()
-        self._heard_lately = True
+        self._session_alive = True
         self._gone: dict[int, int] = {}  # nodes to which there is no connection any more, and since when
-        self._sweeps: Sweeps[PartitionId] = Sweeps(kit.store.soon)
+        self._sweeps: Sweeps[PartitionId] = Sweeps(dependencies.store.soon)
         self._over = False
 
     def __iter__(self) -> Iterator[tuple[PartitionId, Replica]]:
@@ -93,7 +93,7 @@ class Replicas:
         if self._over:
             return
         replica, known = self._replicas.get(place), state_of(state, observers)
-        if self._kit.node_id not in known.nodes:
+        if self._dependencies.node_id not in known.nodes:
             self._let_go(place, state)
             return
         if replica is not None:
@@ -104,7 +104,7 @@ class Replicas:
             self._opening[place] = known
         else:
             self._opening[place] = known
-            self._open(place, gaps_of(state, self._kit.node_id))
+            self._open(place, gaps_of(state, self._dependencies.node_id))
 
     def damaged(self, place: PartitionId) -> None:
         """Damage was found in the log of a replica: it leaves the in-sync set and serves nothing until it is repaired.
@@ -112,23 +112,25 @@ class Replicas:
         If there is no other replica it continues without the damaged records.
         """
         replica = self._replicas.get(place)
-        if self._kit.peers is None or replica is None or len(replica.machine.state.nodes) < 2:
+        if self._dependencies.peers is None or replica is None or len(replica.machine.state.nodes) < 2:
             return
         log, epoch = replica.partition.log, replica.epoch
-        self._kit.outside.report(f"{_named(log)} is damaged: it is neither leader nor in sync until it is repaired")
+        self._dependencies.outside.report(
+            f"{_named(log)} is damaged: it is neither leader nor in sync until it is repaired"
+        )
         self._close(place)
         replica.partition.role = Absent(epoch, None)
         self._report(place)
 
     def _report(self, place: PartitionId) -> None:
-        if self._kit.peers is not None:
+        if self._dependencies.peers is not None:
             self._held.add(place)
-            self._kit.peers.report_damage(place, partial(self._tell_again, place))
+            self._dependencies.peers.report_damage(place, partial(self._publish_again, place))
 
-    def _tell_again(self, place: PartitionId) -> None:
+    def _publish_again(self, place: PartitionId) -> None:
         self._held.discard(place)
-        if self._kit.peers is not None and not self._over:
-            self._kit.peers.tell_again(place)
+        if self._dependencies.peers is not None and not self._over:
+            self._dependencies.peers.publish_again(place)
 
     def on_live_nodes(self, live: Collection[int]) -> None:
         """These nodes are not known to be gone, or about to go."""
@@ -154,17 +156,17 @@ class Replicas:
 
     def unreachable(self, node_id: int) -> None:
         """There is no connection to a node any more."""
-        since_ms = self._gone.setdefault(node_id, self._kit.clock.monotonic_ms())
+        since_ms = self._gone.setdefault(node_id, self._dependencies.clock.monotonic_ms())
         self._sweep(lambda replica: replica.unreachable(node_id, since_ms))
 
-    def heard_by_controller(self, *, lately: bool) -> None:
+    def on_controller_session(self, *, alive: bool) -> None:
         """Whether this node's session with the controller goes on, as far as it can know."""
-        self._heard_lately = lately
-        self._sweep(lambda replica: replica.heard_by_controller(lately=self._heard_lately))
+        self._session_alive = alive
+        self._sweep(lambda replica: replica.on_controller_session(alive=self._session_alive))
 
     def deposed(self) -> list[PartitionId]:
         """Partitions that this node leads as far as it knows, and that others may lead since long."""
-        if self._heard_lately:
+        if self._session_alive:
             return []
         return [place for place, replica in self._replicas.items() if replica.deposed]
 
@@ -230,7 +232,7 @@ class Replicas:
         self._tried.discard(place)
         if lost and gaps is DamagePolicy.CUT:
             named = f"{log.directory} lost records to damage from offset {lost[0][0]} on"
-            self._kit.outside.report(f"{named}: the log is truncated there, and fetched again from its leader")
+            self._dependencies.outside.report(f"{named}: the log is truncated there, and fetched again from its leader")
 
         def found(kept: ReplicaDiskState | DuramenError) -> None:
             if place not in self._opening:
@@ -240,14 +242,20 @@ class Replicas:
                 return  # it was let go and is to be here again: another log is looked at, for another answer than this
             state = self._opening.pop(place)
             if isinstance(kept, DuramenError):
-                self._kit.outside.failed(place, kept)
-                if gaps is DamagePolicy.REFUSED and isinstance(kept, LogDamaged) and self._kit.node_id in state.in_sync:
+                self._dependencies.outside.failed(place, kept)
+                if (
+                    gaps is DamagePolicy.REFUSED
+                    and isinstance(kept, LogDamaged)
+                    and self._dependencies.node_id in state.in_sync
+                ):
                     self._report(place)
                 return
-            replica = self._replicas[place] = Replica(self._kit, place, partition, kept, self._config_of(place))
+            replica = self._replicas[place] = Replica(
+                self._dependencies, place, partition, kept, self._config_of(place)
+            )
             for node_id, since_ms in self._gone.items():
                 replica.unreachable(node_id, since_ms)
-            replica.heard_by_controller(lately=self._heard_lately)
+            replica.on_controller_session(alive=self._session_alive)
             replica.on_partition_state(state, self._live)
             for fetch in self._early.pop(place, _NONE).values():
                 replica.receive(fetch)
@@ -255,15 +263,15 @@ class Replicas:
                 # Damage that was found meanwhile, or that no node can repair now.
                 self._look_later(place) if gaps is DamagePolicy.KEPT else self.damaged(place)
 
-        look(self._kit.store, log, found, gaps)
+        look(self._dependencies.store, log, found, gaps)
 
     # -- damage -------------------------------------------------------------------------------------
 
     def _others(self, state: ReplicatedPartition) -> list[int]:
         """The other replicas, the leader first."""
-        if self._kit.peers is None:
+        if self._dependencies.peers is None:
             return []
-        others = [node_id for node_id in state.replicas if node_id != self._kit.node_id]
+        others = [node_id for node_id in state.replicas if node_id != self._dependencies.node_id]
         return sorted(others, key=lambda node_id: node_id != state.leader_id)
 
     def _repair(self, place: PartitionId, log: Log, gaps: DamagePolicy) -> None:
@@ -273,30 +281,42 @@ class Replicas:
             if self._opening.pop(place, None) is None or self._over:
                 return
             if outcome is RepairOutcome.WHOLE:
-                self._kit.outside.report(
+                self._dependencies.outside.report(
                     f"{log.directory} is repaired from other replicas and follows its leader again"
                 )
             elif outcome is RepairOutcome.LACKING and gaps is DamagePolicy.CUT:
                 # A truncation there would lose sound records after the damage, which the others may lack.
-                self._kit.outside.report(f"{_named(log)} cannot be repaired yet: {outcome.value}")
+                self._dependencies.outside.report(f"{_named(log)} cannot be repaired yet: {outcome.value}")
                 self._held.add(place)
-                self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._tell_again, place))
+                self._dependencies.deadlines.at(
+                    self._dependencies.clock.monotonic_ms() + _RETRY_MS, partial(self._publish_again, place)
+                )
                 return
             else:
                 self._tried.add(place)
-            self._tell_again(place)
+            self._publish_again(place)
 
         self._ask_others(place, log, self._opening[place], done)
 
     def _ask_others(
         self, place: PartitionId, log: Log, state: ReplicatedPartition, done: Callable[[RepairOutcome], None]
     ) -> None:
-        if self._kit.peers is not None:
-            Repair(self._kit.store, self._kit.peers, place, log, self._others(state), state.leader_id, done).begin()
+        if self._dependencies.peers is not None:
+            Repair(
+                self._dependencies.store,
+                self._dependencies.peers,
+                place,
+                log,
+                self._others(state),
+                state.leader_id,
+                done,
+            ).begin()
 
     def _look_later(self, place: PartitionId) -> None:
         """A damaged replica is open because it has most records. Others may soon have the missing ones."""
-        self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, partial(self._look_again, place))
+        self._dependencies.deadlines.at(
+            self._dependencies.clock.monotonic_ms() + _RETRY_MS, partial(self._look_again, place)
+        )
 
     def _look_again(self, place: PartitionId) -> None:
         replica = self._replicas.get(place)
@@ -306,7 +326,7 @@ class Replicas:
 
         def done(outcome: RepairOutcome) -> None:
             if outcome is RepairOutcome.WHOLE:
-                self._kit.outside.report(f"{log.directory} is repaired from other replicas")
+                self._dependencies.outside.report(f"{log.directory} is repaired from other replicas")
             else:
                 self._look_later(place)
 

@@ -9,7 +9,7 @@ from duramen.base.units import format_bytes, format_ms
 from duramen.cli.server import NodeAddress
 from duramen.cli.tables import plain
 
-__all__ = ["HEALTH_HEADER", "HEALTH_RIGHT", "ask_health", "health_row"]
+__all__ = ["HEALTH_HEADER", "HEALTH_RIGHT", "fetch_health", "health_row"]
 
 HEALTH_HEADER: Final = (
     "NODE", "VERSION", "UP", "STORAGE", "DISK FREE", "LAG RECORDS", "LAG TIME", "FILES", "READY",
@@ -22,7 +22,7 @@ _NO_HTTP: Final = "it has no HTTP address"
 _NO_LAG: Final = {"partitions": 0, "records": 0, "unheard": 0, "seconds": 0.0}
 
 
-def ask_health(server: NodeAddress, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def fetch_health(server: NodeAddress, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each node that `server` lists in `/v1/cluster/nodes`: `id`, `version`, `health`, `lag` and `error`.
 
     `error` is the reason why it does not respond. `lag` is the number of records that it lacks of partitions that the

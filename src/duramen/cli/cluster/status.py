@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from duramen.base.units import format_ms
-from duramen.cli.cluster.node_health import HEALTH_HEADER, HEALTH_RIGHT, ask_health, health_row
+from duramen.cli.cluster.node_health import HEALTH_HEADER, HEALTH_RIGHT, fetch_health, health_row
 from duramen.cli.cluster.places import named_places
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
@@ -26,7 +26,7 @@ def command(format_: str, server: NodeAddress) -> None:
     the node yet.
     """
     found = server.get("/v1/cluster")
-    health = ask_health(server, found["nodes"])
+    health = fetch_health(server, found["nodes"])
     if format_ == JSON:
         nodes = [{**node, **one} for node, one in zip(found["nodes"], health, strict=True)]
         print_json({**found, "nodes": nodes})

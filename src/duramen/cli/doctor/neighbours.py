@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from duramen.base.catalogue.catalogue import BROKER
 from duramen.cli.doctor.findings import DoctorFinding
 
-__all__ = ["Neighbour", "door_ports", "who_answers"]
+__all__ = ["Neighbour", "door_ports", "identify_neighbour"]
 
 _ANSWER_S: Final = 5.0
 _GREETING_S: Final = 1.5
@@ -30,7 +30,7 @@ class Neighbour(NamedTuple):
     said: str
 
 
-def who_answers(host: str, port: int) -> Neighbour:
+def identify_neighbour(host: str, port: int) -> Neighbour:
     """Ask at an address, in the protocols of the three doors; nothing is changed there."""
     try:
         with socket.create_connection((host, port), _ANSWER_S) as connection:
@@ -168,7 +168,7 @@ def _door(setting: str, advise: Callable[[Neighbour, str], str]) -> DoctorFindin
         )
     if port == "0":
         return DoctorFinding(name, "ok", f"{address}: any free port")
-    found = who_answers(host, int(port))
+    found = identify_neighbour(host, int(port))
     if found.kind == "nobody":
         return DoctorFinding(name, "ok", f"{address} is free")
     if found.kind == "forbidden":

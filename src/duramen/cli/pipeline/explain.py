@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from duramen.cli.pipeline.pipeline_file import file_argument, master_option, read, say_problems, say_starting
+from duramen.cli.pipeline.pipeline_file import file_argument, master_option, print_problems, print_starting, read
 
 __all__ = ["command"]
 
@@ -20,10 +20,10 @@ def command(file: Path, *, mode: str, master: str) -> None:
     from duramen.spark.pipelines.checks import plans
     from duramen.spark.pipelines.session import open_spark
 
-    say_starting(master)
+    print_starting(master)
     with open_spark(declared, master, {}, None, runs=False) as spark:
         spark.sparkContext.setLogLevel("OFF")
         found = plans(spark, declared, mode, problems)
-    say_problems(file, problems)
+    print_problems(file, problems)
     for name, plan in found.items():
         click.echo(f"Query {name}\n{plan.rstrip()}\n")

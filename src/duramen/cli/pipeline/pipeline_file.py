@@ -20,9 +20,9 @@ __all__ = [
     "file_argument",
     "look",
     "master_option",
+    "print_problems",
+    "print_starting",
     "read",
-    "say_problems",
-    "say_starting",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -55,7 +55,7 @@ def read(file: Path) -> tuple["PipelineModel", "Problems"]:
     """The pipeline of a file. Raises PipelineInvalid where it is none, with each problem said; OSError."""
     declared, problems = look(file)
     if problems.errors():
-        say_problems(file, problems)
+        print_problems(file, problems)
     return declared, problems
 
 
@@ -67,7 +67,7 @@ def look(file: Path) -> tuple["PipelineModel", "Problems"]:
     problems = Problems()
     declared = load(file, problems)
     if declared is None:
-        say_problems(file, problems)
+        print_problems(file, problems)
         raise PipelineInvalid(f"{file} is not a pipeline")
     return declared, problems
 
@@ -81,13 +81,13 @@ def checkpoints_of(declared: "PipelineModel", given: Path | None) -> "Checkpoint
     return Checkpoints(directory.absolute(), name)
 
 
-def say_starting(master: str) -> None:
+def print_starting(master: str) -> None:
     """Say that Spark starts, on a terminal: it takes its time."""
     if sys.stderr.isatty():
         click.echo(f"Spark starts on {master} …", err=True)
 
 
-def say_problems(file: Path, problems: "Problems") -> None:
+def print_problems(file: Path, problems: "Problems") -> None:
     """Each on a line of standard error. Raises PipelineInvalid where one of them is an error."""
     for problem in problems:
         click.echo(problem.said(str(file)), err=True)

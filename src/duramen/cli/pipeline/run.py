@@ -15,9 +15,9 @@ from duramen.cli.pipeline.pipeline_file import (
     checkpoints_option,
     file_argument,
     master_option,
+    print_problems,
+    print_starting,
     read,
-    say_problems,
-    say_starting,
 )
 
 if TYPE_CHECKING:
@@ -51,18 +51,18 @@ def command(file: Path, *, checkpoints: Path | None, once: bool, restarts: int |
 
     ordered(declared, problems)
     if problems.errors():
-        say_problems(file, problems)
+        print_problems(file, problems)
     held = checkpoints_of(declared, checkpoints)
     with _told_to_stop() as stop, held.held():
         check_streams(declared, problems)
-        say_problems(file, problems)
-        say_starting(master)
+        print_problems(file, problems)
+        print_starting(master)
         with contextlib.ExitStack() as stack:
             try:
                 with starting(held, declared, master, stop.is_set):
                     spark = stack.enter_context(open_spark(declared, master, {}, held.directory / _LOG))
                     frames = prepare(spark, declared, problems)
-                    say_problems(file, problems)
+                    print_problems(file, problems)
             except Exception:
                 if stop.is_set():  # the process that signalled this one may have signalled its Java as well
                     return

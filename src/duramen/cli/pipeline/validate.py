@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from duramen.base.errors import ServerUnreachable
-from duramen.cli.pipeline.pipeline_file import file_argument, look, master_option, say_problems, say_starting
+from duramen.cli.pipeline.pipeline_file import file_argument, look, master_option, print_problems, print_starting
 
 if TYPE_CHECKING:
     from duramen.spark.pipelines.definition.model import PipelineModel
@@ -30,7 +30,7 @@ def command(file: Path, *, offline: bool, master: str) -> None:
     ordered(declared, problems)
     unreachable = None if offline else _unreachable(declared, problems)
     if needs_spark(declared) or _names_master():
-        say_starting(master)
+        print_starting(master)
         with open_spark(declared, master, {}, None, runs=False) as spark:
             spark.sparkContext.setLogLevel("OFF")
             prepare(spark, declared, problems, "stream")
@@ -40,7 +40,7 @@ def command(file: Path, *, offline: bool, master: str) -> None:
         raise unreachable
     if unreachable is not None:
         problems.add((declared.brokers or declared.name).place, str(unreachable))
-    say_problems(file, problems)
+    print_problems(file, problems)
     click.echo(
         f"{file} is valid: pipeline {declared.name.value} with {_count(len(declared.sources), 'source')},"
         f" {_count(len(declared.steps), 'step')} and {_count(len(declared.sinks), 'sink')}."

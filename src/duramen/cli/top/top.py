@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from duramen.base.errors import DuramenError
-from duramen.cli.cluster.node_health import ask_health
+from duramen.cli.cluster.node_health import fetch_health
 from duramen.cli.output import JSON, format_option, print_json_line
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.tables import terminal_width
@@ -93,7 +93,7 @@ def _documents(
         time_ms = time.time_ns() // 1_000_000
         try:
             after = _look(server)
-            nodes = ask_health(server, server.get("/v1/cluster/nodes", _ANSWER_S)["nodes"])
+            nodes = fetch_health(server, server.get("/v1/cluster/nodes", _ANSWER_S)["nodes"])
             yield {"time_ms": time_ms, **between(before, after), "nodes": nodes}
             before = after
         except DuramenError as error:

@@ -15,6 +15,7 @@ __all__ = [
     "AddVoterFrame",
     "BeginEpochFrame",
     "ChangeVotersFrame",
+    "CurrentLeaderFrame",
     "EndEpochFrame",
     "EntriesFrame",
     "FetchAnswerFrame",
@@ -24,7 +25,6 @@ __all__ = [
     "RemoveVoterFrame",
     "ReplicaId",
     "SnapshotChunk",
-    "ToldFrame",
     "UpdateVoterFrame",
     "VoteAnswerFrame",
     "VoteFrame",
@@ -91,7 +91,7 @@ class EndEpochFrame(msgspec.Struct, array_like=True, frozen=True, tag=4):
     successors: Annotated[tuple[ReplicaId, ...], msgspec.Meta(max_length=64)]
 
 
-class ToldFrame(msgspec.Struct, array_like=True, frozen=True, tag=5):
+class CurrentLeaderFrame(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """The response to an unsuitable message."""
 
     sender: ReplicaId
@@ -173,7 +173,7 @@ Message = (
     | VoteAnswerFrame
     | BeginEpochFrame
     | EndEpochFrame
-    | ToldFrame
+    | CurrentLeaderFrame
     | FetchFrame
     | FetchAnswerFrame
     | FetchSnapshotFrame

@@ -84,10 +84,10 @@ class _Waiter(NamedTuple):
 class ActiveController:
     """Active in one epoch of the quorum, once all earlier epochs are applied, until `end`."""
 
-    def __init__(self, runner: Runner, view: ControllerView, kit: ControllerDependencies) -> None:
+    def __init__(self, runner: Runner, view: ControllerView, dependencies: ControllerDependencies) -> None:
         self._runner = runner
         self._view = view
-        self._kit = kit
+        self._dependencies = dependencies
         self.epoch = runner.machine.epoch
         self.ahead = view.state.copy()
         """The state including proposals that have not taken effect yet: decisions use it."""
@@ -98,20 +98,22 @@ class ActiveController:
             self.ahead.registrations,
             self._now_ms,
             runner.machine.end.offset,
-            kit.sessions,
-            report_window_ms=kit.report_window_ms,
+            dependencies.sessions,
+            report_window_ms=dependencies.report_window_ms,
         )
-        self._settling = Evacuation(kit.deadlines, kit.clock)
-        self._balancing = Balancing(kit.clock, kit.deadlines, kit.rebalance_ms, self._rebalance)
+        self._settling = Evacuation(dependencies.deadlines, dependencies.clock)
+        self._balancing = Balancing(
+            dependencies.clock, dependencies.deadlines, dependencies.rebalance_ms, self._rebalance
+        )
         self._over = False
-        self._alarm = Alarm(kit.deadlines, self.tick)
+        self._alarm = Alarm(dependencies.deadlines, self.tick)
         if not self.ahead.cluster_id:
             self._decide(self._form, self._refused)
         self._arm()
 
     @property
     def _now_ms(self) -> int:
-        return self._kit.clock.monotonic_ms()
+        return self._dependencies.clock.monotonic_ms()
 
     def _leads(self) -> bool:
         """Whether present proposals are ordered in this controller's epoch."""
@@ -210,7 +212,7 @@ class ActiveController:
 
     def _refused(self, outcome: Outcome) -> None:
         if isinstance(outcome, DuramenError) and not isinstance(outcome, NotController | OutcomeUnknown):
-            self._kit.outside.report(f"the controller could not make a required change: {outcome}")
+            self._dependencies.outside.report(f"the controller could not make a required change: {outcome}")
 
     def _observed(self) -> Observed:
         seen = self._runner.describe()
@@ -237,18 +239,20 @@ class ActiveController:
             case CreateStream():
                 return self._create(request, draft)
             case DeleteStream():
-                return delete_stream(request, draft, self._kit.clock.wall_ms(), self._kit.producers_ms)
+                return delete_stream(
+                    request, draft, self._dependencies.clock.wall_ms(), self._dependencies.producers_ms
+                )
             case _:
                 return grant(request, draft)
 
     def _create(self, request: CreateStream, draft: PendingChanges) -> Created:
-        token = self._kit.randomness.token
+        token = self._dependencies.randomness.token
         stream_id = new_stream_id(token(_ID_BYTES))
         secret = token(SECRET_BYTES) if request.definition.is_queue_space else b""
-        return create_stream(request, draft, stream_id, self._kit.clock.wall_ms(), secret)
+        return create_stream(request, draft, stream_id, self._dependencies.clock.wall_ms(), secret)
 
     def _form(self, draft: PendingChanges) -> Value:
-        draft.add(form(draft.state, self._kit.cluster_id, self._kit.feature_level))
+        draft.add(form(draft.state, self._dependencies.cluster_id, self._dependencies.feature_level))
         return Done()
 
     def _decide(self, decision: _Decision, done: When) -> None:

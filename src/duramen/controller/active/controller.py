@@ -37,15 +37,17 @@ class Controller:
     The receiver of the replica's effects passes them to `happened`.
     """
 
-    def __init__(self, runner: Runner, view: ControllerView, worker: Worker, kit: ControllerDependencies) -> None:
+    def __init__(
+        self, runner: Runner, view: ControllerView, worker: Worker, dependencies: ControllerDependencies
+    ) -> None:
         self._runner = runner
         self._view = view
         self._worker = worker
-        self._kit = kit
+        self._dependencies = dependencies
         self._active: ActiveController | None = None
         self._watchers: list[ControllerListener] = []
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self._connected: set[int] = {kit.node_id}
+        self._connected: set[int] = {dependencies.node_id}
         self._closed: dict[int, None] = {}  # nodes whose last connection is closed; in order
         self._looks = False
         self._over = False
@@ -162,7 +164,7 @@ class Controller:
             return
         self._depose()
         if self._active is None and self._is_ready():
-            self._active = ActiveController(self._runner, self._view, self._kit)
+            self._active = ActiveController(self._runner, self._view, self._dependencies)
             for node_id in self._closed:
                 self._active.closed(node_id)
             for node_id in self.absent:
@@ -184,6 +186,6 @@ class Controller:
 
     def _not_controller(self) -> NotController:
         leader_id = self.leader_id
-        if leader_id in (None, self._kit.node_id):
+        if leader_id in (None, self._dependencies.node_id):
             return NotController("this node is not the active controller and knows of none")
         return NotController(f"this node is not the active controller: node {leader_id} leads the quorum")

@@ -14,9 +14,9 @@ __all__ = ["Asker"]
 class Asker:
     """Sends requests of this node and its users to the present leader."""
 
-    def __init__(self, controller: Controller, kit: ControllerDependencies) -> None:
+    def __init__(self, controller: Controller, dependencies: ControllerDependencies) -> None:
         self._controller = controller
-        self._kit = kit
+        self._dependencies = dependencies
         self._open: dict[Retrying[Answer], None] = {}
         self._leader_id: int | None = None
         controller.watch(self)
@@ -26,7 +26,7 @@ class Asker:
 
         NotController if nothing was done in the time, OutcomeUnknown if something may have been.
         """
-        timing = self._kit.timing
+        parts, timing = self._dependencies, self._dependencies.timing
 
         def leader() -> KnownLeader:
             return KnownLeader(self._controller.leader_id, self._controller.epoch)
@@ -35,24 +35,24 @@ class Asker:
             if known.node_id is None:
                 raise _nobody()
 
-            def told_of(outcome: Outcome) -> None:
+            def on_outcome(outcome: Outcome) -> None:
                 answered(unasked_as(NotController, outcome))
 
-            own = known.node_id == self._kit.node_id
+            own = known.node_id == self._dependencies.node_id
             answer_ms = left_ms if own else min(timing.answer_ms, left_ms)
-            self._kit.outside.call(known.node_id, request, told_of, answer_ms)
+            self._dependencies.outside.call(known.node_id, request, on_outcome, answer_ms)
             return Underway(known.node_id)
 
-        def told(outcome: Outcome) -> None:
-            self._open.pop(asked, None)
+        def finish(outcome: Outcome) -> None:
+            self._open.pop(retrying, None)
             done(outcome)
 
-        asked = Retrying(
-            attempt, leader, RetryPace(within_ms, timing.retry_ms, timing.retry_most_ms), self._kit.clock,
-            self._kit.deadlines, told, idempotent=method_of(request).idempotent, chance=self._kit.chance,
+        retrying = Retrying(
+            attempt, leader, RetryPace(within_ms, timing.retry_ms, timing.retry_most_ms), parts.clock,
+            parts.deadlines, finish, idempotent=method_of(request).idempotent, chance=parts.chance,
         )  # fmt: skip
-        self._open[asked] = None
-        asked.begin()
+        self._open[retrying] = None
+        retrying.begin()
 
     def leader_changed(self) -> None:
         """Send waiting requests now, and those that were sent only to the previous leader."""

@@ -39,7 +39,7 @@ class Lifecycle:
         registration: Registration,
         controller: Controller,
         asker: Asker,
-        kit: ControllerDependencies,
+        dependencies: ControllerDependencies,
         *,
         changed: Callable[[LifecyclePhase], None] = lambda _: None,
         heard: Callable[[bool], None] = lambda _: None,
@@ -48,7 +48,7 @@ class Lifecycle:
         self._registration = registration
         self._controller = controller
         self._asker = asker
-        self._kit = kit
+        self._dependencies = dependencies
         self._changed = changed
         self._failed = failed
         self._heard = heard
@@ -57,7 +57,7 @@ class Lifecycle:
         self.phase = LifecyclePhase.JOINING
         self.epoch = -1
         self._taken_ms: int | None = None  # since when the controller reports the node's id as taken
-        self._told_offset = -1  # the applied offset in the last heartbeat
+        self._reported_offset = -1  # the applied offset in the last heartbeat
         self._told_ms = 0
         self._asking = False
         self._urgent = False  # whether to send again right after the response
@@ -65,13 +65,13 @@ class Lifecycle:
         self._unwritable = False  # whether the storage refuses writes
         self._told_unwritable = False  # whether the controller may know that about this registration
         self._over = False
-        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._alarm = Alarm(dependencies.deadlines, self._fire)
         self._due_ms = self._now_ms
         controller.watch(self)
 
     @property
     def _now_ms(self) -> int:
-        return self._kit.clock.monotonic_ms()
+        return self._dependencies.clock.monotonic_ms()
 
     @property
     def unanswered_ms(self) -> int:
@@ -107,8 +107,8 @@ class Lifecycle:
 
     def applied(self) -> None:
         """More of the metadata log is applied: other nodes may wait for that."""
-        if self.phase is not LifecyclePhase.JOINING and self._controller.applied_offset > self._told_offset:
-            self._sooner(max(self._now_ms, self._told_ms + self._kit.timing.applied_ms))
+        if self.phase is not LifecyclePhase.JOINING and self._controller.applied_offset > self._reported_offset:
+            self._sooner(max(self._now_ms, self._told_ms + self._dependencies.timing.applied_ms))
 
     def closed(self, node_id: int) -> None:
         """The last connection to a node is closed: if it leads, it must soon learn that this node is alive."""
@@ -142,7 +142,7 @@ class Lifecycle:
             self._become(LifecyclePhase.JOINING)  # pending writes of its replicas are lost: they start again
         if self.phase is LifecyclePhase.JOINING:
             register = Register(self._registration, self.epoch if self._told_unwritable else 0)
-            self._asker.ask(register, self._registered, within_ms=self._kit.timing.answer_ms)
+            self._asker.ask(register, self._registered, within_ms=self._dependencies.timing.answer_ms)
             return
         self._told_ms = self._now_ms
         self._told_unwritable = self._told_unwritable or self._unwritable
@@ -153,7 +153,7 @@ class Lifecycle:
         self._asker.ask(
             Beat(beat, self._unwritable),
             lambda outcome: self._beaten(beat, outcome),
-            within_ms=self._kit.timing.heartbeat_ms,
+            within_ms=self._dependencies.timing.heartbeat_ms,
         )
 
     def _next(self, wait_ms: int) -> None:
@@ -166,14 +166,14 @@ class Lifecycle:
 
     def _registered(self, outcome: Outcome) -> None:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Registered):
-            self.epoch, self._told_offset, self._told_unwritable = outcome.value.epoch, -1, False
+            self.epoch, self._reported_offset, self._told_unwritable = outcome.value.epoch, -1, False
             self._answered_ms = self._now_ms
             self._registration = self._registration._replace(damaged=False)  # the controller knows
             self._become(LifecyclePhase.FENCED)
-            self._next(self._kit.timing.heartbeat_ms)
+            self._next(self._dependencies.timing.heartbeat_ms)
             return
         if self._may_pass(outcome):
-            self._next(self._kit.timing.retry_most_ms)
+            self._next(self._dependencies.timing.retry_most_ms)
         elif isinstance(outcome, DuramenError):
             self.stop()
             self._failed(outcome)
@@ -189,26 +189,28 @@ class Lifecycle:
             return isinstance(outcome, NotController | OutcomeUnknown)
         if self._taken_ms is None:
             self._taken_ms = self._now_ms
-        return self._now_ms < self._taken_ms + self._kit.timing.duplicate_ms
+        return self._now_ms < self._taken_ms + self._dependencies.timing.duplicate_ms
 
     def _beaten(self, beat: Heartbeat, outcome: Outcome) -> None:
         if isinstance(outcome, Answer) and isinstance(outcome.value, Beaten):
-            self._told_offset = beat.applied_offset
+            self._reported_offset = beat.applied_offset
             self._answered_ms = self._told_ms
             self._look_at_session()
             self._become(self._phase_of(outcome.value, beat))
             self._next(
-                self._kit.timing.applied_ms if self.phase is LifecyclePhase.DRAINING else self._kit.timing.heartbeat_ms
+                self._dependencies.timing.applied_ms
+                if self.phase is LifecyclePhase.DRAINING
+                else self._dependencies.timing.heartbeat_ms
             )
         elif isinstance(outcome, NodeEpochStale | NodeNotFound):
             # Another node took the id during silence, or the node was removed: it registers again.
             self._become(LifecyclePhase.JOINING)
             self._next(0)
         else:
-            self._next(self._kit.timing.retry_ms)
+            self._next(self._dependencies.timing.retry_ms)
 
     def _look_at_session(self) -> None:
-        is_heard = self.unanswered_ms < self._kit.sessions.timeout_ms
+        is_heard = self.unanswered_ms < self._dependencies.sessions.timeout_ms
         if is_heard is not self._is_heard:
             self._is_heard = is_heard
             self._heard(is_heard)

@@ -119,49 +119,51 @@ class MemberDependencies(NamedTuple):
 class ClusterMember:
     """A node of a cluster, once its replica of the quorum is open."""
 
-    def __init__(self, kit: MemberDependencies) -> None:
-        self._kit = kit
-        self.node_id = kit.registration.node_id
-        self._view = kit.view
-        self._network = kit.network
+    def __init__(self, dependencies: MemberDependencies) -> None:
+        self._dependencies = parts = dependencies
+        self.node_id = parts.registration.node_id
+        self._view = parts.view
+        self._network = parts.network
         control = ControllerDependencies(
-            self.node_id, kit.registration.cluster_id, kit.clock, kit.deadlines, kit.randomness, kit.chance, self,
-            feature_level=kit.registration.latest_feature_level, sessions=kit.sessions,
-            report_window_ms=kit.report_window_ms, timing=kit.timing, producers_ms=kit.producers_ms,
-            rebalance_ms=kit.rebalance_ms,
+            self.node_id, parts.registration.cluster_id, parts.clock, parts.deadlines, parts.randomness, parts.chance,
+            self, feature_level=parts.registration.latest_feature_level, sessions=parts.sessions,
+            report_window_ms=parts.report_window_ms, timing=parts.timing, producers_ms=parts.producers_ms,
+            rebalance_ms=parts.rebalance_ms,
         )  # fmt: skip
-        self.controller = Controller(kit.runner, kit.view, kit.worker, control)
-        wires = kit.wires_by(lambda: self.state)
+        self.controller = Controller(parts.runner, parts.view, parts.worker, control)
+        wires = parts.wires_by(lambda: self.state)
         self._not_ready = RpcServer(wires)
         self._caller = Caller(
-            self.node_id, ToControllers(kit.network), wires, RpcServer(wires), kit.clock, kit.deadlines
+            self.node_id, ToControllers(parts.network), wires, RpcServer(wires), parts.clock, parts.deadlines
         )  # fmt: skip
         for method in METHODS:
             self._caller.server.handle(method, self.controller.ask)
-        self._caller.server.handle(FETCH_RANGE, partial(serve_range, kit.store, self._partition_of))
+        self._caller.server.handle(FETCH_RANGE, partial(serve_range, parts.store, self._partition_of))
         self.asker = Asker(self.controller, control)
-        self.cluster_admin = ClusterAdmin(self.asker, lambda: self.state, kit.runner.describe)
+        self.cluster_admin = ClusterAdmin(self.asker, lambda: self.state, parts.runner.describe)
         self.lifecycle = Lifecycle(
-            kit.registration._replace(damaged=kit.store.damaged),
+            parts.registration._replace(damaged=parts.store.damaged),
             self.controller,
             self.asker,
             control,
             changed=self._phase_changed,
             failed=self._left_out,
-            heard=lambda lately: self.replicating.heard_by_controller(lately=lately),
+            heard=lambda alive: self.replicating.on_controller_session(alive=alive),
         )
         self.replicating = Replicating(
-            self.node_id, kit.store, kit.worker, kit.clock, kit.deadlines, kit.network, self.asker,
+            self.node_id, parts.store, parts.worker, parts.clock, parts.deadlines, parts.network, self.asker,
             self._caller, partition_of=self._partition_of, config_of=self._config_of, observers_of=self._observers_of,
             when_applied=self.controller.when_applied,
-            led=self._led, failed=self._replica_failed, report=kit.report, carried_out=kit.carried_out,
-            tell_again=self._tell, throttled_rate=kit.throttled_rate, bulk=kit.bulk,
+            led=self._led, failed=self._replica_failed, report=parts.report, carried_out=parts.carried_out,
+            publish_again=self._publish, throttled_rate=parts.throttled_rate, bulk=parts.bulk,
         )  # fmt: skip
-        self._writability = Writability(kit.store, kit.clock, kit.deadlines, self._writability_changed)
-        kit.store.condition.watch(kit.runner.storage_changed)
-        self._telling = MetadataPublisher(kit.worker.soon, self._tell)
+        self._writability = Writability(parts.store, parts.clock, parts.deadlines, self._writability_changed)
+        parts.store.condition.watch(parts.runner.storage_changed)
+        self._publishing = MetadataPublisher(parts.worker.soon, self._publish)
         self.counters = PartitionCounters(self.node_id)
-        self._chronicle = None if kit.tell is None else ClusterEventLog(kit.clock, kit.deadlines, kit.tell, kit.report)
+        self._chronicle = (
+            None if parts.tell is None else ClusterEventLog(parts.clock, parts.deadlines, parts.tell, parts.report)
+        )
         self._listener: MetadataListener | None = None
         self._joining: Done | None = None
         self._begun_epoch = -1
@@ -186,11 +188,11 @@ class ClusterMember:
 
     @property
     def shown_nodes(self) -> Sequence[Node]:
-        return self._removed_brokers.shown(self.state.registrations, self._kit.clock.monotonic_ms())
+        return self._removed_brokers.shown(self.state.registrations, self._dependencies.clock.monotonic_ms())
 
     @property
     def cluster_id(self) -> UUID:
-        return UUID(self._kit.registration.cluster_id)
+        return UUID(self._dependencies.registration.cluster_id)
 
     @property
     def controller_id(self) -> int:
@@ -200,16 +202,16 @@ class ClusterMember:
     @property
     def most_replicas(self) -> int:
         # At least the number of voters: absent ones will register.
-        return max(len(self.state.registrations), len(self._kit.runner.machine.voters))
+        return max(len(self.state.registrations), len(self._dependencies.runner.machine.voters))
 
     @property
     def stands_for_another(self) -> bool:
         """Whether this process is registered as its node, and a directory that the node no longer has is a voter."""
         known = self.state.registrations.get(self.node_id)
-        if known is None or known.incarnation_id != self._kit.registration.incarnation_id:
+        if known is None or known.incarnation_id != self._dependencies.registration.incarnation_id:
             return False
-        voter = self._kit.runner.voters.of_node(self.node_id)
-        return voter is not None and voter.directory_id != self._kit.registration.directory_id
+        voter = self._dependencies.runner.voters.of_node(self.node_id)
+        return voter is not None and voter.directory_id != self._dependencies.registration.directory_id
 
     def partition(self, place: PartitionId) -> PartitionState:
         return self.state.partitions.get(place) or PartitionState()
@@ -217,7 +219,7 @@ class ClusterMember:
     def preferred_replica(self, partition: Partition, rack_id: str, offset: int) -> int:
         place = partition.place
         state = self.state.partitions.get(place)
-        if state is None or state.leader != self.node_id or self._kit.registration.rack == rack_id:
+        if state is None or state.leader != self.node_id or self._dependencies.registration.rack == rack_id:
             return _NOBODY
         held_by = (*state.replicas, *self._observers_of(place, state))
         holders = [node for node in self.nodes if node.id in held_by]
@@ -230,7 +232,7 @@ class ClusterMember:
         return self._listener.partition(place)
 
     def _config_of(self, place: PartitionId) -> PartitionConfig:
-        return config_of(self.state, place.stream_id, self._kit.patience)
+        return config_of(self.state, place.stream_id, self._dependencies.patience)
 
     def _observers_of(self, place: PartitionId, partition: PartitionState) -> tuple[int, ...]:
         return observers_of(self.state, place, partition)
@@ -293,20 +295,22 @@ class ClusterMember:
     @property
     def problem(self) -> DuramenError | None:
         """The reason why this node accepts no writes, so that others lead."""
-        return self._writability.problem or self._kit.runner.problem
+        return self._writability.problem or self._dependencies.runner.problem
 
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
             name = f"partition {place.partition} of {self.cluster_admin.name(place)}"
-            self._kit.report(f"{name} is out of service on this node: {error}")
+            self._dependencies.report(f"{name} is out of service on this node: {error}")
         else:
             self._writability.replica_failed(error)
 
     def _writability_changed(self, problem: DuramenError | None) -> None:
         if problem is None:
-            self._kit.report("this node accepts writes again: it registers again, and its replicas catch up")
+            self._dependencies.report("this node accepts writes again: it registers again, and its replicas catch up")
         else:
-            self._kit.report(f"this node accepts no writes, and its leaderships move to other nodes: {problem}")
+            self._dependencies.report(
+                f"this node accepts no writes, and its leaderships move to other nodes: {problem}"
+            )
         self.lifecycle.storage_changed(unwritable=problem is not None)
 
     @property
@@ -330,14 +334,14 @@ class ClusterMember:
 
     def _phase_changed(self, phase: LifecyclePhase) -> None:
         if phase is not LifecyclePhase.FENCED:
-            self._telling.release()
+            self._publishing.release()
         if phase is LifecyclePhase.JOINING:
             self.replicating.end()
             self._begins = True
         elif self._begins:
             self._begins = False
             self._begun_epoch = self.lifecycle.epoch
-            self._kit.store.damaged = False  # the controller knows by now: damaged replicas are excluded
+            self._dependencies.store.damaged = False  # the controller knows by now: damaged replicas are excluded
             self._keep_incarnation()
             self.controller.when_applied(self._begun_epoch, partial(self._registered, self._begun_epoch))
         if phase is LifecyclePhase.LIVE and self._joining is not None:
@@ -352,18 +356,20 @@ class ClusterMember:
 
         def kept(result: object) -> None:
             if isinstance(result, OSError | DuramenError):
-                self._kit.report(f"the incarnation of this node cannot be kept: {result}")
+                self._dependencies.report(f"the incarnation of this node cannot be kept: {result}")
 
-        if self._kit.incarnations is not None:
-            incarnation_id = self._kit.registration.incarnation_id
-            self._kit.worker.submit("disk", partial(self._kit.incarnations.registered, incarnation_id), kept)
+        if self._dependencies.incarnations is not None:
+            incarnation_id = self._dependencies.registration.incarnation_id
+            self._dependencies.worker.submit(
+                "disk", partial(self._dependencies.incarnations.registered, incarnation_id), kept
+            )
 
     def _adopt(self, done: Done) -> None:
         """Bring the streams of the standalone node into the cluster; then call `done`."""
         state = self.state
         brings = any(len(state.partitions.of_stream(one.id)) < one.partitions for one in state.streams.values())
-        if brings and [voter.id.node_id for voter in self._kit.runner.machine.voters] == [self.node_id]:
-            self.ask(Adopt(self.node_id, self._kit.store.node_epoch), settled(done))
+        if brings and [voter.id.node_id for voter in self._dependencies.runner.machine.voters] == [self.node_id]:
+            self.ask(Adopt(self.node_id, self._dependencies.store.node_epoch), settled(done))
         else:
             done(None)
 
@@ -372,37 +378,37 @@ class ClusterMember:
         if epoch == self._begun_epoch:
             self.replicating.begin(epoch)
             if self.lifecycle.phase is LifecyclePhase.FENCED:
-                self._telling.hold()  # it must first report that it can be live: clients wait for that
-            self._tell_all()
+                self._publishing.hold()  # it must first report that it can be live: clients wait for that
+            self._publish_all()
 
-    def _tell_all(self) -> None:
+    def _publish_all(self) -> None:
         self.counters.restart(self.state.partitions)
         self.replicating.on_live_nodes(self.state.registrations.active)
         for place, _ in list(self.state.partitions):
-            self._telling.begin(place)
+            self._publishing.begin(place)
 
-    def _tell(self, place: PartitionId) -> None:
+    def _publish(self, place: PartitionId) -> None:
         """Publish a partition, unless its stream still lacks some."""
         state = self.state.partitions.get(place)
         if state is not None and self._listener is not None and self._listener.has(place):
             self.replicating.on_partition_state(place, state)
 
-    def _tell_stream(self, stream_id: StreamId) -> None:
+    def _publish_stream(self, stream_id: StreamId) -> None:
         for partition in list(self.state.partitions.of_stream(stream_id)):
-            self._telling.begin(PartitionId(stream_id, partition))
+            self._publishing.begin(PartitionId(stream_id, partition))
 
-    def _tell_read(self) -> None:
+    def _publish_read(self) -> None:
         """Other nodes are registered: they may have to follow read replicas."""
         for stream in list(self.state.streams.values()):
             if READ_REPLICAS in stream.config:
-                self._tell_stream(stream.id)
+                self._publish_stream(stream.id)
 
     def _left_out(self, error: DuramenError) -> None:
         joining, self._joining = self._joining, None
         if joining is not None:
             joining(error)
         else:
-            self._kit.failed(error)
+            self._dependencies.failed(error)
 
     # -- events of the metadata log -----------------------------------------------------------------
 
@@ -422,15 +428,15 @@ class ClusterMember:
         if self._listener is not None:
             self._listener.on_event(event)
         if isinstance(event, StreamCreated | PartitionsAdded):
-            self._tell_when_made(PartitionId(stream_id_of(event.id), event.partitions - 1))
+            self._publish_when_created(PartitionId(stream_id_of(event.id), event.partitions - 1))
         elif isinstance(event, FeatureLevelChanged | NodeConfigured | StreamConfigured):
             self.replicating.configured()
             if isinstance(event, StreamConfigured):
-                self._tell_stream(stream_id_of(event.id))
+                self._publish_stream(stream_id_of(event.id))
         elif isinstance(event, NodeEvent):
-            self._removed_brokers.update(self.state.registrations, self._kit.clock.monotonic_ms())
+            self._removed_brokers.update(self.state.registrations, self._dependencies.clock.monotonic_ms())
             self.replicating.on_live_nodes(self.state.registrations.active)
-            self._tell_read()
+            self._publish_read()
             if self._chronicle is not None and self.replicating.takes_part:
                 self._chronicle.node(event)
 
@@ -439,11 +445,11 @@ class ClusterMember:
         state = self.state.partitions.get(place)
         if state is not None:
             self._count(place, state, unclean=event.unclean)
-            self._telling.begin(place, led=event.leader_epoch is not UNSET)
+            self._publishing.begin(place, led=event.leader_epoch is not UNSET)
 
-    def _tell_when_made(self, last: PartitionId) -> None:
+    def _publish_when_created(self, last: PartitionId) -> None:
         if self._listener is not None and not self._listener.has(last):
-            self._listener.when_made(last.stream_id, partial(self._tell_stream, last.stream_id))
+            self._listener.when_made(last.stream_id, partial(self._publish_stream, last.stream_id))
 
     def _count(self, place: PartitionId, state: PartitionState, *, unclean: bool) -> None:
         before = self.counters.update(place, state, unclean=unclean)
@@ -453,20 +459,20 @@ class ClusterMember:
 
     def restored(self) -> None:
         """The whole state of the view was replaced."""
-        self._removed_brokers.update(self.state.registrations, self._kit.clock.monotonic_ms())
+        self._removed_brokers.update(self.state.registrations, self._dependencies.clock.monotonic_ms())
         if self._listener is not None:
             # Streams may be deleted, and configs changed, without an event.
             self.replicating.only({stream.id for stream in self.state.streams.values()})
             self._listener.restored()
             self.replicating.configured()
             if self.replicating.takes_part:  # else it starts with all of them, once it takes part
-                self._tell_all()
+                self._publish_all()
 
     def carried_out(self, effect: Effect) -> None:
         """The quorum's replica has executed an effect."""
         self.controller.on_effect(effect)
-        if self._kit.store.metadata_damaged and not self._kit.runner.machine.damaged:
-            self._kit.store.metadata_damaged = False
+        if self._dependencies.store.metadata_damaged and not self._dependencies.runner.machine.damaged:
+            self._dependencies.store.metadata_damaged = False
 
     def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
         if self._listener is not None:
@@ -500,7 +506,7 @@ class ClusterMember:
 
     def heard(self, node_id: int, body: Buffer) -> None:
         """Messages of another node's replicas. Raises RequestInvalid if they are unreadable."""
-        self._heard_ms[node_id] = self._kit.clock.wall_ms()
+        self._heard_ms[node_id] = self._dependencies.clock.wall_ms()
         self.replicating.heard(node_id, body)
 
     # -- dependencies of the controller's part ------------------------------------------------------
@@ -509,4 +515,4 @@ class ClusterMember:
         self._caller.call(node_id, method_of(request), request, done, within_ms)
 
     def report(self, finding: str) -> None:
-        self._kit.report(finding)
+        self._dependencies.report(finding)

@@ -40,7 +40,7 @@ class MetadataPublisher:
         """Waiting partitions are published from the next turn on."""
         self._holds = False
         if self._led or self._rest:
-            self._come_back()
+            self._register_again()
 
     def begin(self, place: PartitionId, *, led: bool = False) -> None:
         """A partition has changed: publish it, now if possible. `led`: its leader epoch has changed."""
@@ -51,9 +51,9 @@ class MetadataPublisher:
             self._led[place] = None
         elif place not in self._led:
             self._rest[place] = None
-        self._come_back()
+        self._register_again()
 
-    def _come_back(self) -> None:
+    def _register_again(self) -> None:
         if not self._comes_back:
             self._comes_back = True
             self._soon(self._go_on)

@@ -63,7 +63,7 @@ class Repairs:
         asker: Asker,
         *,
         when_applied: Callable[[int, Callable[[], None]], None],
-        tell_again: Callable[[PartitionId], None],
+        publish_again: Callable[[PartitionId], None],
         is_over: Callable[[], bool],
     ) -> None:
         self._node = node
@@ -74,7 +74,7 @@ class Repairs:
         self._asker = asker
         self._when_applied = when_applied
         self._is_over = is_over
-        self.tell_again = tell_again
+        self.publish_again = publish_again
 
     def report_damage(self, place: PartitionId, done: Callable[[], None]) -> None:
         """See `Peers`; retried until the controller has responded, or the registration is over."""

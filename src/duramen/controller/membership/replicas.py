@@ -77,7 +77,7 @@ class Replicating:
         failed: Callable[[PartitionId, DuramenError], None],
         report: Callable[[str], None],
         carried_out: Callable[[PartitionId, Effect], None],
-        tell_again: Callable[[PartitionId], None],
+        publish_again: Callable[[PartitionId], None],
         timeouts: ReplicaTimeouts = TIMEOUTS,
         throttled_rate: int = UNLIMITED,
         bulk: BulkBytes = BULK,
@@ -89,7 +89,7 @@ class Replicating:
         `led` gets the partitions that this node leads, with the epoch; `failed` each stopped replica, with the reason;
         `report` messages for the operator.
 
-        `carried_out` gets each effect of a replica, once executed; `tell_again` makes the owner call `told`.
+        `carried_out` gets each effect of a replica, once executed; `publish_again` makes the owner call `told`.
 
         `throttled_rate` is in bytes per second, for replicas that are not in sync; `bulk` is the lag from which a
         replica is caught up in bulk.
@@ -110,7 +110,7 @@ class Replicating:
         self._failed = failed
         self._report = report
         self._carried_out = carried_out
-        self._tell_again = tell_again
+        self._publish_again = publish_again
         self._timeouts = timeouts
         self._throttled_rate = throttled_rate
         self._bulk = bulk
@@ -146,14 +146,14 @@ class Replicating:
         repairs = Repairs(
             InSyncMember(self._node_id, broker_epoch), self._store, self._clock, self._deadlines, self._caller,
             self._asker,
-            when_applied=self._when_applied, tell_again=self._tell_again,
+            when_applied=self._when_applied, publish_again=self._publish_again,
             is_over=lambda: self._replicas is None or self._epoch != broker_epoch,
         )  # fmt: skip
-        kit = ReplicaDependencies(
+        dependencies = ReplicaDependencies(
             self._node_id, broker_epoch, self._store, self._clock, self._deadlines, self,
             timeouts=self._timeouts, pace=self._pace, bulk=self._bulk, peers=repairs,
         )  # fmt: skip
-        self._replicas = Replicas(kit, self._partition_of, self._config_of)
+        self._replicas = Replicas(dependencies, self._partition_of, self._config_of)
 
     def end(self) -> None:
         """Stop all replicas."""
@@ -175,10 +175,10 @@ class Replicating:
         if self._replicas is not None:
             self._replicas.on_live_nodes(live)
 
-    def heard_by_controller(self, *, lately: bool) -> None:
+    def on_controller_session(self, *, alive: bool) -> None:
         """Whether this node's session with the controller continues, as far as it can know."""
         if self._replicas is not None:
-            self._replicas.heard_by_controller(lately=lately)
+            self._replicas.on_controller_session(alive=alive)
 
     def configured(self) -> None:
         """Configs of streams have changed."""

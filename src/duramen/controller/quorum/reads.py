@@ -15,9 +15,9 @@ __all__ = ["QuorumReads"]
 class QuorumReads:
     """Responds to fetches once their data is read; after `end` it sends nothing."""
 
-    def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
+    def __init__(self, machine: RaftMachine, dependencies: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
-        self._kit = kit
+        self._dependencies = dependencies
         self._outside = outside
         self._positions: dict[int, int] = {}  # in snapshots, by requesting node
         self._over = False
@@ -42,7 +42,7 @@ class QuorumReads:
                 # A former leader may have truncated the batches it read.
                 self._outside.send(node_id, answer._replace(batches=found))
 
-        self._kit.log.read(answer.asked.end.offset, self._kit.limits.fetch_bytes, read)
+        self._dependencies.log.read(answer.asked.end.offset, self._dependencies.limits.fetch_bytes, read)
 
     def serve_snapshot(self, node_id: int, answer: SnapshotAnswer) -> None:
         """Send the requested bytes of the snapshot."""
@@ -54,5 +54,9 @@ class QuorumReads:
                 chunk = SnapshotBytes(answer.sender, answer.epoch, answer.snapshot, position, size_bytes, data)
                 self._outside.send(node_id, chunk)
 
-        kit = self._kit
-        kit.worker.submit("read", partial(kit.snapshots.chunk, answer.snapshot, position, kit.limits.chunk_bytes), read)
+        dependencies = self._dependencies
+        dependencies.worker.submit(
+            "read",
+            partial(dependencies.snapshots.chunk, answer.snapshot, position, dependencies.limits.chunk_bytes),
+            read,
+        )

@@ -208,7 +208,7 @@ class Opening:
         self, promised: Promised | None, applied: EventsApplied, founders: Voters, start: EpochEnd, done: OpenDone
     ) -> None:
         log = MetadataLog(self._store, self._log, self._clock, self._plan.limits.kept_bytes)
-        kit = QuorumDependencies(
+        dependencies = QuorumDependencies(
             log, self._ballots, self._snapshots, founders, applied, self._worker, self._clock, self._deadlines,
             self._plan.limits,
         )  # fmt: skip
@@ -217,7 +217,7 @@ class Opening:
             if error is not None:
                 done(StorageFailed(f"the metadata log cannot begin with its snapshot: {error}"))
             else:
-                done(self._runner(kit, self._ballot(promised, applied.voters), start))
+                done(self._runner(dependencies, self._ballot(promised, applied.voters), start))
 
         if start.offset in (self._log.start_offset, 0) or self._below == start:
             log.begin(start, self._batches)
@@ -251,15 +251,17 @@ class Opening:
         alone = voters.ids == (self._plan.me,)
         return Ballot(least) if alone and ballot.epoch < least else ballot
 
-    def _runner(self, kit: QuorumDependencies, ballot: Ballot, start: EpochEnd) -> Runner:
+    def _runner(self, dependencies: QuorumDependencies, ballot: Ballot, start: EpochEnd) -> Runner:
         plan = self._plan
         machine = RaftMachine(
             plan.me,
-            RaftDiskState(ballot, start, kit.applied.voters, self._batches, damaged=self._store.metadata_damaged),
+            RaftDiskState(
+                ballot, start, dependencies.applied.voters, self._batches, damaged=self._store.metadata_damaged
+            ),
             now_ms=self._clock.monotonic_ms(),
             chance=self._chance,
             timeouts=plan.timeouts,
             seeds=plan.seeds,
             joins=plan.joins,
         )
-        return Runner(machine, kit, self._outside)
+        return Runner(machine, dependencies, self._outside)

@@ -58,15 +58,15 @@ _RETRY_MS: Final = 500
 class Runner:
     """The Quorum port on a state machine and a disk. `machine` starts at the state of the log and the ballot."""
 
-    def __init__(self, machine: RaftMachine, kit: QuorumDependencies, outside: QuorumEffects) -> None:
+    def __init__(self, machine: RaftMachine, dependencies: QuorumDependencies, outside: QuorumEffects) -> None:
         self._machine = machine
-        self._kit = kit
+        self._dependencies = dependencies
         self._outside = outside
         self._agenda: EffectRunner[Effect] = EffectRunner(machine.take, self._do, (Cut, Install))
-        self._alarm = Alarm(kit.deadlines, self._fire)
+        self._alarm = Alarm(dependencies.deadlines, self._fire)
         self._proposals = Proposals()
         self._fetches = FetchTimes()
-        self._serving = QuorumReads(machine, kit, outside)
+        self._serving = QuorumReads(machine, dependencies, outside)
         self._download = Download()
         self._led_epoch: int | None = None  # its epoch as leader, once all earlier effects are executed
         self._saving = False
@@ -90,17 +90,17 @@ class Runner:
     @property
     def log(self) -> MetadataLog:
         """The metadata log on disk, for reading."""
-        return self._kit.log
+        return self._dependencies.log
 
     @property
     def applied(self) -> EpochEnd:
         """The end of the applied entries."""
-        return self._kit.applied.end
+        return self._dependencies.applied.end
 
     @property
     def voters(self) -> Voters:
         """The voters according to the committed and applied entries."""
-        return self._kit.applied.voters
+        return self._dependencies.applied.voters
 
     @property
     def error(self) -> DuramenError | None:
@@ -122,7 +122,7 @@ class Runner:
 
     def describe(self) -> QuorumDescription:
         """The quorum as this replica knows it (KIP-836)."""
-        return self._fetches.describe(self._machine, self._kit.clock.wall_ms())
+        return self._fetches.describe(self._machine, self._dependencies.clock.wall_ms())
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class Runner:
         if self._over is not None:
             done(self._over)
             return
-        payload = encode_events(events, self._kit.clock.wall_ms())
-        if len(payload) > self._kit.limits.batch_bytes:
+        payload = encode_events(events, self._dependencies.clock.wall_ms())
+        if len(payload) > self._dependencies.limits.batch_bytes:
             done(BatchTooLarge(f"{len(events)} changes at once have {len(payload)} bytes, more than the quorum takes"))
             return
         # Effects of an earlier role may still wait for the disk, and would end present proposals.
@@ -199,7 +199,7 @@ class Runner:
         if sound is None:
             return
         if isinstance(message, Fetch) and self.leads(message.epoch):
-            self._fetches.heard(message, self._machine.end.offset, self._kit.clock.wall_ms())
+            self._fetches.heard(message, self._machine.end.offset, self._dependencies.clock.wall_ms())
         try:
             self._machine.receive(sound)
         except DuramenError as error:
@@ -227,7 +227,7 @@ class Runner:
         self._go_on()
 
     def _tick(self) -> None:
-        self._machine.tick(self._kit.clock.monotonic_ms())
+        self._machine.tick(self._dependencies.clock.monotonic_ms())
 
     def _not_controller(self) -> NotController:
         leader = self._machine.leader
@@ -299,8 +299,8 @@ class Runner:
         if self._in_memory:
             return
         self._agenda.wait()
-        promised = Promised(self._machine.me, effect.ballot, self._kit.founders)
-        write = partial(self._kit.ballots.write, promised)
+        promised = Promised(self._machine.me, effect.ballot, self._dependencies.founders)
+        write = partial(self._dependencies.ballots.write, promised)
         self._write("the ballot of the quorum", write, partial(self._resume, effect))
 
     def _write(self, name: str, job: Callable[[], object], then: Callable[[], None]) -> None:
@@ -316,13 +316,13 @@ class Runner:
                 self._stay_in_memory(StorageFailed(f"{name} could not be written: {result}"))
             then()
 
-        write = partial(self._kit.worker.submit, "read", job, done)
+        write = partial(self._dependencies.worker.submit, "read", job, done)
         write()
 
     def _append(self, batch: EntryBatch) -> None:
-        entry = written(batch, self._machine.me.node_id, self._machine.voters, self._kit.clock.wall_ms())
+        entry = written(batch, self._machine.me.node_id, self._machine.voters, self._dependencies.clock.wall_ms())
         end = EpochEnd(entry.epoch, entry.first + entry.entries)
-        self._kit.log.append(entry, partial(self._appended, self._agenda.cuts_done, end))
+        self._dependencies.log.append(entry, partial(self._appended, self._agenda.cuts_done, end))
         self._outside.carried_out(Append(entry))
 
     def _appended(self, cuts: int, end: EpochEnd, error: DuramenError | None) -> None:
@@ -339,10 +339,10 @@ class Runner:
             self._go_on()
 
     def _cut(self, effect: Cut) -> None:
-        if effect.end_offset < self._kit.applied.end.offset:
-            raise AssertionError(f"{effect.end_offset} is below what is applied, {self._kit.applied.end}")
+        if effect.end_offset < self._dependencies.applied.end.offset:
+            raise AssertionError(f"{effect.end_offset} is below what is applied, {self._dependencies.applied.end}")
         self._agenda.wait()
-        self._kit.log.cut(effect.end_offset, partial(self._was_cut, effect))
+        self._dependencies.log.cut(effect.end_offset, partial(self._was_cut, effect))
 
     def _was_cut(self, effect: Effect, error: DuramenError | None) -> None:
         if self._over is not None:
@@ -352,7 +352,7 @@ class Runner:
         self._agenda.cuts_done += 1
         self._agenda.take()
         if self._agenda.uncut and not self._in_memory:
-            self._machine.synced(self._kit.log.end)
+            self._machine.synced(self._dependencies.log.end)
         self._resume(effect)
 
     def _install(self, effect: Install) -> None:
@@ -362,16 +362,16 @@ class Runner:
         def begun(error: DuramenError | None) -> None:
             if self._over is None:
                 try:
-                    self._kit.applied.restore(decode_snapshot_file(data))
+                    self._dependencies.applied.restore(decode_snapshot_file(data))
                 except BatchCorrupt as corrupt:
                     self._fail(corrupt)
             self._was_cut(effect, error)
 
-        restart = partial(self._kit.log.restart, effect.snapshot, begun)
+        restart = partial(self._dependencies.log.restart, effect.snapshot, begun)
         if self._in_memory:
             restart()
         else:
-            write = partial(self._kit.snapshots.write, effect.snapshot, data)
+            write = partial(self._dependencies.snapshots.write, effect.snapshot, data)
             self._write("a snapshot of the metadata log", write, restart)
 
     def _later(self, write: Callable[[], None]) -> None:
@@ -381,10 +381,10 @@ class Runner:
             if self._over is None:
                 write()
 
-        self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _RETRY_MS, again)
+        self._dependencies.deadlines.at(self._dependencies.clock.monotonic_ms() + _RETRY_MS, again)
 
     def _commit(self, effect: Commit, high_watermark: int) -> None:
-        applied, log = self._kit.applied, self._kit.log
+        applied, log = self._dependencies.applied, self._dependencies.log
         try:
             applied.apply(log.between(applied.end.offset, high_watermark))
         except BatchCorrupt as error:
@@ -397,16 +397,21 @@ class Runner:
 
     def _save(self) -> None:
         """Make a snapshot, if one is due: only of entries that are synced here too."""
-        kit = self._kit
-        applied = kit.applied
-        due = applied.unsaved_bytes >= kit.limits.snapshot_bytes and applied.end.offset <= kit.log.synced_offset
+        dependencies = self._dependencies
+        applied = dependencies.applied
+        due = (
+            applied.unsaved_bytes >= dependencies.limits.snapshot_bytes
+            and applied.end.offset <= dependencies.log.synced_offset
+        )
         if self._saving or self._in_memory or not due or self._over is not None:
             return
         self._saving = True
         applied.unsaved_bytes = 0
         snapshot = applied.snapshot()
         data = encode_snapshot_file(snapshot)
-        kit.worker.submit("read", partial(kit.snapshots.write, snapshot.end, data), partial(self._saved, snapshot.end))
+        dependencies.worker.submit(
+            "read", partial(dependencies.snapshots.write, snapshot.end, data), partial(self._saved, snapshot.end)
+        )
 
     def _saved(self, end: EpochEnd, result: object) -> None:
         self._saving = False
@@ -417,7 +422,7 @@ class Runner:
             return
         self._machine.compacted(end.offset)
         if self._machine.start == end:
-            self._kit.log.start_at(end.offset)
+            self._dependencies.log.start_at(end.offset)
         self._go_on()
 
     # -- snapshots of the leader's --------------------------------------------------------------------
@@ -450,7 +455,7 @@ class Runner:
         """The disk keeps nothing any more: another replica leads, and the remaining effects run in memory."""
         if not self._in_memory and self._over is None:
             self._problem = error
-            self._kit.log.stay_in_memory()
+            self._dependencies.log.stay_in_memory()
             self._machine.mute()
             self._outside.failed(error)
 

@@ -178,7 +178,7 @@ class Runtime:
     def _active(self, stream: str, partition: int) -> ActiveShard:
         replica = self._replicas.get((stream, partition))
         if replica is None or replica.active is None:
-            why = "" if replica is None else replica.why_elsewhere()
+            why = "" if replica is None else replica.reason_not_leading()
             raise NotCoordinator(f"this node is not the coordinator of partition {partition} of {stream}{why}")
         return replica.active
 

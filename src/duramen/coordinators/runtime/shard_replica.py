@@ -148,7 +148,7 @@ class ShardReplica:
         if self._kind.unloaded is not None:
             self._kind.unloaded(self.partition.index, error)
 
-    def why_elsewhere(self) -> str:
+    def reason_not_leading(self) -> str:
         """The reason why this node does not lead, as the end of a sentence."""
         try:
             self.partition.check_leads()

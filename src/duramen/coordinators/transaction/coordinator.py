@@ -102,8 +102,8 @@ class Transactions:
         if self._endings is not None:
             self._endings.store, self._store.ending = self._store, self._endings
         else:
-            kit = ClusterDependencies(caller, clock, deadlines, metrics)
-            self._cluster = ClusterTransactions(places, self._known, self._store, kit, self)
+            dependencies = ClusterDependencies(caller, clock, deadlines, metrics)
+            self._cluster = ClusterTransactions(places, self._known, self._store, dependencies, self)
             self._store.ending = self._cluster.finishing
         self.decisions = Decisions(
             self._known, self._store, clock, self._lateness, places.store.soon, metrics, self._max_timeout_ms

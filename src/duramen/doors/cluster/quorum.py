@@ -50,8 +50,8 @@ def _to_wire(message: Wire) -> wire.Message:
             return wire.BeginEpochFrame(*message)
         case messages.EndEpoch():
             return wire.EndEpochFrame(*message)
-        case messages.Told():
-            return wire.ToldFrame(*message)
+        case messages.CurrentLeader():
+            return wire.CurrentLeaderFrame(*message)
         case messages.Fetch():
             return wire.FetchFrame(*message)
         case messages.FetchAnswer(sender, epoch, asked, high_watermark, diverging, snapshot, batches):
@@ -118,8 +118,8 @@ def _from_wire(message: wire.Message) -> Wire:
             return messages.BeginEpoch(sender, epoch)
         case wire.EndEpochFrame():
             return messages.EndEpoch(sender, epoch, tuple(ReplicaId(*one) for one in message.successors))
-        case wire.ToldFrame():
-            return messages.Told(sender, epoch, _replica(message.leader))
+        case wire.CurrentLeaderFrame():
+            return messages.CurrentLeader(sender, epoch, _replica(message.leader))
         case wire.FetchFrame():
             return _fetch(message)
         case wire.FetchAnswerFrame():

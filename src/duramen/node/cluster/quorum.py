@@ -120,7 +120,7 @@ class QuorumReplica:
         """Called with each effect."""
         self._told(effect)
         if isinstance(effect, Became):
-            self._say_leader(effect.epoch, effect.leader)
+            self._log_leader(effect.epoch, effect.leader)
         elif isinstance(effect, Append):
             if effect.batch.voters is None:
                 return
@@ -141,7 +141,7 @@ class QuorumReplica:
         """Report a message to the operator."""
         _log.warning("%s", finding)
 
-    def _say_leader(self, epoch: int, leader: ReplicaId | None) -> None:
+    def _log_leader(self, epoch: int, leader: ReplicaId | None) -> None:
         before, self._leader = self._leader, (epoch, leader)
         if leader is not None and before != (epoch, leader):
             _log.info("node %d leads the controller quorum in epoch %d", leader.node_id, epoch)

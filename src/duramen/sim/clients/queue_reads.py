@@ -106,7 +106,7 @@ class QueueReads:
             space.stream, [Read(model.name, where)], limits, space.clients.answer(answered), batches=batches
         )  # fmt: skip
 
-    def touch_what_is_gone(self, model: QueueModel) -> None:
+    def use_deleted_entry(self, model: QueueModel) -> None:
         """An edit of an entry that was deleted, acknowledged, taken back or that went by itself changes nothing."""
         there = {one.at for one in model.entries}
         gone = [at for at in model.ever if at not in there]

@@ -42,7 +42,7 @@ class SimulatedQueues:
         steps: tuple[tuple[Callable[[QueueModel], None], int], ...] = (
             (self._enqueue, 30), (self._enqueue_several, 8), (self._edit, 20), (self._delete, 12), (self._replace, 6),
             (self._purge, 2), (self._drop, 2), (leases.lease, 16), (leases.acknowledge, 14), (leases.release, 8),
-            (reads.read, 14), (reads.read_on, 8), (reads.touch_what_is_gone, 4), (reads.export, 4), (reads.count, 3),
+            (reads.read, 14), (reads.read_on, 8), (reads.use_deleted_entry, 4), (reads.export, 4), (reads.count, 3),
             (reads.names, 2),
         )  # fmt: skip
         self._steps, self._weights = [step for step, _ in steps], [weight for _, weight in steps]

@@ -229,7 +229,7 @@ class SimulatedNode:
             opens()
         else:
             self._opens = opens
-            self.hear_voters(self._heard)
+            self.receive_voters(self._heard)
 
     def _open(
         self, log: Log, view: WatchedView, store: Store, metrics: Metrics,
@@ -249,15 +249,17 @@ class SimulatedNode:
                 started(result)
                 return
             self.runner = result
-            self._tell_voters()
-            self._be_somebody(process, partial(self._be_member, result, view, store, metrics, started), started)
+            self._send_voters()
+            self._register_incarnation(
+                process, partial(self._start_member, result, view, store, metrics, started), started
+            )
 
         Opening(
             store, log, self.disk, process, self.clock, process.deadlines,
             plan=plan, view=view, outside=self, chance=self.chance.randrange,
         ).run(opened)  # fmt: skip
 
-    def _be_somebody(
+    def _register_incarnation(
         self, process: Process, then: Callable[[str, tuple[str, ...]], None],
         started: Callable[[DuramenError | None], None],
     ) -> None:  # fmt: skip
@@ -276,7 +278,7 @@ class SimulatedNode:
 
         process.submit("disk", partial(IncarnationFile(self.disk).begin, incarnation_id), begun)
 
-    def _be_member(
+    def _start_member(
         self, runner: Runner, view: WatchedView, store: Store, metrics: Metrics,
         started: Callable[[DuramenError | None], None], incarnation_id: str, tried: tuple[str, ...],
     ) -> None:  # fmt: skip
@@ -375,21 +377,21 @@ class SimulatedNode:
         if self._coming is not None:
             self._coming.asked(sender, body, answer)
 
-    def _tell_voters(self) -> None:
+    def _send_voters(self) -> None:
         """Say who votes, if that is another set than before, to all who are connected."""
         voters = NO_VOTERS if self.runner is None else self.runner.machine.voters
         if self.seeds and voters != self._told:
             self._told = voters
             for node_id in self._open_links:
-                self._tell_voters_to(node_id)
+                self._send_voters_to(node_id)
 
-    def _tell_voters_to(self, node_id: int) -> None:
+    def _send_voters_to(self, node_id: int) -> None:
         link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
         if link is not None and self._told:
             node_ids = tuple(voter.node_id for voter in self._told.ids)
-            self.network.say(link, self.node_id, partial(self.peers[node_id].hear_voters, node_ids))
+            self.network.say(link, self.node_id, partial(self.peers[node_id].receive_voters, node_ids))
 
-    def hear_voters(self, node_ids: Sequence[int]) -> None:
+    def receive_voters(self, node_ids: Sequence[int]) -> None:
         """Another node says who votes."""
         self._heard = node_ids
         if self._opens is not None and node_ids:
@@ -430,7 +432,7 @@ class SimulatedNode:
     def carried_out(self, effect: QuorumEffect) -> None:
         self._watcher.governed(self.node_id, effect)
         if isinstance(effect, Became | QuorumAppend):
-            self._tell_voters()
+            self._send_voters()
         if isinstance(effect, Commit):
             self._votes_again()
         if self.member is not None:
@@ -506,7 +508,7 @@ class SimulatedNode:
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] = self._open_links.get(peer_id, 0) + 1
         if link.channel is PeerChannel.CONTROL:
-            self._tell_voters_to(peer_id)
+            self._send_voters_to(peer_id)
         if self.member is not None:
             if self._open_links[peer_id] == 1:
                 self.member.opened(peer_id)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TextIO
 
 from duramen.sim.cluster.world import ClusterOutcome, ClusterWorld
-from duramen.sim.many import outcomes, shown
+from duramen.sim.many import first_broken, outcomes
 
 __all__ = ["ClusterRuns", "ClusterTotals", "explain", "run_all", "run_one", "table"]
 
@@ -55,13 +55,8 @@ def run_all(seeds: range, processes: int, out: TextIO | None = None) -> ClusterR
     """Run every seed or up to the first that breaks a promise; shows the progress, then prints the result."""
     out = sys.stdout if out is None else out
     totals, began_s = ClusterTotals(), time.monotonic()
-    broken: ClusterOutcome | None = None
     with outcomes(run_one, seeds, processes, _SHARE) as found:
-        for outcome in shown(found, out, lambda: f"{totals.runs} of {len(seeds)} clusters"):
-            totals.add(outcome)
-            if outcome.broken:
-                broken = outcome
-                break
+        broken = first_broken(found, totals.add, out, lambda: f"{totals.runs} of {len(seeds)} clusters")
     took_s = time.monotonic() - began_s
     print(
         f"{totals.operations:,} requests and {totals.faults.total():,} faults in {totals.runs:,} clusters,"

@@ -9,13 +9,13 @@ import pyarrow as pa
 from duramen.base.ports import Buffer
 from duramen.spark.batches import arrow, encoding, keyscan, native
 
-__all__ = ["decode", "encode", "say_which", "scan_keys"]
+__all__ = ["decode", "encode", "scan_keys", "warn_if_slow"]
 
 _log = logging.getLogger("duramen.spark")
 
 
 @cache
-def say_which() -> None:
+def warn_if_slow() -> None:
     """Log once per process that decoding is slower without the native package."""
     if not native.is_installed():
         _log.warning("duramen-native is not installed: records are decoded in Python, which is slower")

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from duramen.base.errors import DependencyMissing
 from duramen.spark.launching.requirements import pyspark_problem
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 
 __all__ = ["OutdatedDataSource"]
 
@@ -22,18 +22,18 @@ class OutdatedDataSource(DataSource):
         """The name for `format`."""
         return "duramen"
 
-    @said_plainly()
+    @without_traceback()
     def schema(self) -> NoReturn:
         """Raises DependencyMissing."""
         raise DependencyMissing(str(pyspark_problem()))
 
-    @said_plainly()
+    @without_traceback()
     def writer(self, schema: object, overwrite: bool) -> NoReturn:
         """Raises DependencyMissing."""
         del schema, overwrite
         raise DependencyMissing(str(pyspark_problem()))
 
-    @said_plainly()
+    @without_traceback()
     def streamWriter(self, schema: object, overwrite: bool) -> NoReturn:
         """Raises DependencyMissing."""
         del schema, overwrite

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from duramen.base.errors import TableForeign, TableUnsupported
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.tables.port import DataFile, Storage
 from duramen.spark.tables.storage import TableLocation, reading_errors, storage_errors
 from duramen.spark.values.fields import fitted
@@ -138,7 +138,7 @@ def _frame(
 
 def _reading(read: Read, schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(told: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with said_plainly():
+        with without_traceback():
             for batch in told:
                 for share in batch.column(_SHARE).to_pylist():
                     for one in pickle.loads(share):  # noqa: S301 -- the driver made it

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from duramen.spark.columns import RECORD_COLUMNS, PartitionColumns
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.reader import OffsetSpan, PartitionReader, SpanPartition
 from duramen.spark.tables.port import DataFile, Storage, TableSpan
 
@@ -82,7 +82,7 @@ def _cold_records(reading: PartitionReader, piece: FilePiece) -> Iterator[pa.Rec
     skipped = pa.array(piece.skipped, pa.int64())
     spans = [TableSpan(piece.partition, piece.first, piece.end)]
     raw = [_RAW[name] for name in part.columns]
-    with said_plainly():
+    with without_traceback():
         place = TableLocation(piece.storage)
         for file in piece.files:
             for rows in read_file(place, file, pa.schema(ROW_FIELDS), columns={*raw, KEY, OFFSET, COMMIT}, spans=spans):

@@ -21,10 +21,10 @@ from duramen.spark.batches.inventory_topics import Namespaces, topics_of
 from duramen.spark.batches.queue_runs import entries_of
 from duramen.spark.columns import arrow_schema
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.reader import columns_of
-from duramen.spark.read.snapshot_node import ask_patiently, server_of
+from duramen.spark.read.snapshot_node import request_with_retries, server_of
 
 __all__ = ["ExportPartition", "export_reader_of", "reads_export", "refuse_export"]
 
@@ -91,15 +91,15 @@ class _Node(NamedTuple):
     timeout_s: float
 
     def open(self, path: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = ask_patiently(*self, partial(HttpNode.post, path=path, document={}))
+        found: Mapping[str, Any] = request_with_retries(*self, partial(HttpNode.post, path=path, document={}))
         return found
 
     def get(self, path: str) -> Any:
-        return ask_patiently(*self, partial(HttpNode.get, path=path))
+        return request_with_retries(*self, partial(HttpNode.get, path=path))
 
     def page(self, path: str, query: Mapping[str, object]) -> bytes:
         ask = partial(HttpNode.content, path=f"{path}?{urlencode(query)}", accept=_PAGE)
-        return ask_patiently(*self, ask)
+        return request_with_retries(*self, ask)
 
 
 class _ExportReader(DataSourceReader):
@@ -135,7 +135,7 @@ class QueuesReader(_ExportReader):
         if not self._space:
             raise OptionInvalid("queues names no queue space")
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """A shard, or a range of hashes of one, for each task. Raises QueueSpaceNotFound, ServerUnreachable …"""
         path = path_of("spaces", self._space) + "/exports"
@@ -148,7 +148,7 @@ class QueuesReader(_ExportReader):
 
     def _rows(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
         after: bytes | None = b""
-        with said_plainly():
+        with without_traceback():
             while after is not None:
                 asked = {"shard": part.shard, "first": part.first, "end": part.end, "after": after.hex()}
                 page = read_runs_page(self._node.page(part.path, {**asked, "max_bytes": _PAGE_BYTES}))
@@ -171,7 +171,7 @@ class InventoryReader(_ExportReader):
         super().__init__(options)
         self._table = options.text("inventory").strip().lower()
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """A range of sequences of a shard for each task. Raises ServerUnreachable …"""
         found = self._node.open(_INVENTORY)
@@ -189,7 +189,7 @@ class InventoryReader(_ExportReader):
         return parts
 
     def _rows(self, part: ExportPartition) -> Iterator[pa.RecordBatch]:
-        with said_plainly():
+        with without_traceback():
             if self._table == _TOPICS:
                 yield from self._topics(part)
             else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from duramen.spark.columns import arrow_schema, spark_schema
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.reader import columns_of
 from duramen.spark.tables.port import Storage
 from duramen.spark.tables.written import SAID, SAID_DDL
@@ -48,5 +48,5 @@ class Filing:
     def _written(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from duramen.spark.tables.task_writer import writing
 
-        with said_plainly():
+        with without_traceback():
             yield from writing(self._storage, arrow_schema(self._columns))(records)

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import InputPartition
 from duramen.base.errors import BatchCorrupt, DuramenError, OptionInvalid, RecordsLost, RequestTimedOut, StreamNotFound
 from duramen.client import BrokerCluster, Consumer, Isolation, TopicPartition
 from duramen.client.transaction_states import MarkedUpTo
-from duramen.spark.batches.decoding import decode, say_which
+from duramen.spark.batches.decoding import decode, warn_if_slow
 from duramen.spark.columns import COLUMNS, INVENTORY_COLUMNS, QUEUE_COLUMNS, PartitionColumns, choose_columns
 from duramen.spark.options import OPTIONS, Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.committed import CommittedRecords, CountedRecords
 from duramen.spark.read.losses import cut_off, not_there
 from duramen.spark.read.plan import split
@@ -229,7 +229,7 @@ class PartitionReader:
         self._options = options
         self.fail = options.flag("failOnDataLoss")
         self.columns = columns_of(options)
-        say_which()
+        warn_if_slow()
 
     def read(self, span: OffsetSpan) -> Iterator[pa.RecordBatch]:
         """The span's records. Raises RecordsLost, ServerUnreachable, BatchCorrupt …"""
@@ -247,7 +247,7 @@ class PartitionReader:
         topic_id = UUID(span.topic_id) if span.topic_id else None
         first = span.first if span.share is None else span.share.base
         committed = None if span.share is None else CommittedRecords(span.first, span.end, span.share)
-        with said_plainly():
+        with without_traceback():
             consumer = consumer_of(self._options, committed=span.committed)
             pieces = consumer.read(at, first, span.upto, topic_id=topic_id, on_gap=on_gap)
             try:

@@ -20,7 +20,15 @@ from duramen.client.http import DEFAULT_SERVER, HttpNode, path_of, vector_text
 from duramen.codec.shown_batches import BATCHES_TYPE, ShownPage, decode_page
 from duramen.spark.options import Options
 
-__all__ = ["KnownSnapshot", "RenewedLease", "SnapshotNode", "SnapshotPlace", "ask_patiently", "beside", "server_of"]
+__all__ = [
+    "KnownSnapshot",
+    "RenewedLease",
+    "SnapshotNode",
+    "SnapshotPlace",
+    "beside",
+    "request_with_retries",
+    "server_of",
+]
 
 _PAGE_BYTES: Final = 8 * 1024 * 1024
 _FOR_THE_MOMENT: Final[tuple[type[DuramenError], ...]] = (
@@ -123,10 +131,10 @@ class SnapshotNode:
         HttpNode(self._server).delete(_leases(stream, lease))
 
     def _patiently(self, ask: Callable[[HttpNode], _T], *more: type[DuramenError]) -> _T:
-        return ask_patiently(self._server, self._timeout_s, ask, *more)
+        return request_with_retries(self._server, self._timeout_s, ask, *more)
 
 
-def ask_patiently(
+def request_with_retries(
     server: str, timeout_s: float, ask: Callable[[HttpNode], _T], *more: type[DuramenError]
 ) -> _T:  # fmt: skip
     """Send a request to a node, with retries until the timeout.

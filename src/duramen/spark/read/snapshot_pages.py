@@ -8,10 +8,10 @@ from pyspark.sql.datasource import InputPartition
 
 from duramen.base.errors import BatchCorrupt
 from duramen.client import TopicPartition
-from duramen.spark.batches.decoding import decode, say_which
+from duramen.spark.batches.decoding import decode, warn_if_slow
 from duramen.spark.columns import PartitionColumns
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.plan import SnapshotRange, split
 from duramen.spark.read.reader import columns_of
 from duramen.spark.read.snapshot_node import SnapshotNode, server_of
@@ -57,7 +57,7 @@ class SnapshotPages:
         """Raises OptionInvalid, SettingInvalid."""
         self.node = SnapshotNode(server_of(options), (options.number("kafka.request.timeout.ms") or 0) / 1000)
         self._columns = columns_of(options)
-        say_which()
+        warn_if_slow()
 
     def read(self, piece: SnapshotPiece) -> Iterator[pa.RecordBatch]:
         """The piece's records, with every column that Spark expects. Raises like `records`."""
@@ -76,7 +76,7 @@ class SnapshotPages:
         range_ = piece.range
         offset = range_.first
         asked = {"at": range_.at, "end": range_.end} | ({} if range_.since is None else {"since": range_.since})
-        with said_plainly():
+        with without_traceback():
             while offset < range_.end:
                 page = self.node.page(*piece.of, asked | {"offset": offset})
                 bits = pa.Array.from_buffers(pa.bool_(), 8 * len(page.bits), [None, pa.py_buffer(page.bits)])

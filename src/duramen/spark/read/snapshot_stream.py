@@ -17,7 +17,7 @@ from duramen.client.cluster import RetryPatience
 from duramen.client.consumer import EARLIEST
 from duramen.spark.api import HAS_LIMITS, ReadLimit, SupportsTriggerAvailableNow
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.exports import refuse_export
 from duramen.spark.read.limits import BatchLimits
 from duramen.spark.read.offsets import SourceOffsets
@@ -80,7 +80,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     # -- offsets ------------------------------------------------------------------------------------
 
-    @said_plainly()
+    @without_traceback()
     def initialOffset(self) -> _Document:
         """The start of a new query. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         ats, ids = self._selection.find(cluster_of(self._options), all_of_them=True)
@@ -95,12 +95,12 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
         """The limit of `minOffsetsPerTrigger`."""
         return self._limits.default
 
-    @said_plainly()
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:
         """Open the newest snapshot: the query ends there, without partitions added later."""
         self._target = self._held(SourceOffsets({}, {}), None)
 
-    @said_plainly()
+    @without_traceback()
     def latestOffset(self, start: _Document, limit: ReadLimit) -> _Document:
         """The end of the next micro-batch: a snapshot, held open by a lease.
 
@@ -178,7 +178,7 @@ class SnapshotStreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self, start: _Document, end: _Document) -> Sequence[InputPartition]:
         """A range of offsets for each task. Raises like `latestOffset`."""
         before, after = self._selection.own(start), self._selection.own(end)

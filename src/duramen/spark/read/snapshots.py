@@ -16,7 +16,7 @@ from duramen.base.errors import OptionInvalid, SnapshotNotReached, SnapshotTooOl
 from duramen.client import TopicPartition
 from duramen.client.consumer import EARLIEST
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.offsets import parse_offsets
 from duramen.spark.read.parquet_files import Filing
 from duramen.spark.read.plan import SnapshotRange
@@ -65,7 +65,7 @@ class SnapshotReader(DataSourceReader):
         for name in options.ignored:
             _log.warning("%s is for streaming queries: a batch ignores it", name)
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """A range of offsets for each task.
 

@@ -19,7 +19,7 @@ from duramen.client.consumer import EARLIEST, LATEST
 from duramen.client.transaction_states import MarkedUpTo
 from duramen.spark.api import HAS_LIMITS, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.cold_files import read_part
 from duramen.spark.read.filters import EVERYTHING
 from duramen.spark.read.joint_boundaries import ahead_of_others, cut_jointly, together
@@ -77,7 +77,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     # -- offsets ------------------------------------------------------------------------------------
 
-    @said_plainly()
+    @without_traceback()
     def initialOffset(self) -> _Document:
         """The start of a new query. Raises StreamNotFound, ServerUnreachable, OptionInvalid."""
         consumer, ats, ids = self._find(all_of_them=True)
@@ -109,7 +109,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         places = self._tiers.look(consumer, ids, fail=self._reading.fail)
         return SourceOffsets(places.offsets(dict.fromkeys(ats, LATEST)), ids)
 
-    @said_plainly()
+    @without_traceback()
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the present ends of the partitions: the query ends there, without partitions added later."""
         self._target = self._now()
@@ -118,7 +118,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
         """The limits of `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`."""
         return self._limits.default
 
-    @said_plainly()
+    @without_traceback()
     def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
         """The end of the next micro-batch. Raises RecordsLost, ServerUnreachable, TableAhead.
 
@@ -237,7 +237,7 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """A range of offsets for each task. Raises RecordsLost, ServerUnreachable."""
         before, after = self._selection.own(start), self._selection.own(end)
@@ -343,23 +343,23 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __init__(self, error: DuramenError) -> None:
         self._error = error
 
-    @said_plainly()
+    @without_traceback()
     def getDefaultReadLimit(self) -> ReadLimit:
         """Raises the error."""
         raise self._error
 
-    @said_plainly()
+    @without_traceback()
     def initialOffset(self) -> _Document:
         """Raises the error."""
         raise self._error
 
-    @said_plainly()
+    @without_traceback()
     def latestOffset(self, start: _Document | None = None, limit: ReadLimit | None = None) -> _Document:
         """Raises the error."""
         del start, limit
         raise self._error
 
-    @said_plainly()
+    @without_traceback()
     def partitions(self, start: _Document, end: _Document) -> list[InputPartition]:
         """Raises the error."""
         del start, end

@@ -20,7 +20,7 @@ from duramen.client.producer import OpenTransaction
 from duramen.codec.compression import CODECS
 from duramen.spark.api import DataSourceStreamArrowWriter
 from duramen.spark.options import Options
-from duramen.spark.plainly import said_plainly
+from duramen.spark.plainly import without_traceback
 from duramen.spark.read.reader import cluster_of
 from duramen.spark.write import attempts
 from duramen.spark.write.attempts import WriteResult, WriteTask
@@ -118,17 +118,17 @@ class SinkBatchWriter(DataSourceArrowWriter):
         self._writing = _Writing(options, schema)
         self._query = f"write-{uuid.uuid4()}"
 
-    @said_plainly()
+    @without_traceback()
     def write(self, iterator: Iterator[Any]) -> WriteResult:
         """One task's rows."""
         return self._writing.write(iterator, lambda: attempts.batch_task(self._query))
 
-    @said_plainly()
+    @without_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have written."""
         self._writing.commit(messages, None)
 
-    @said_plainly()
+    @without_traceback()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed permanently. Others may still run, without a message."""
         del messages
@@ -142,17 +142,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Raises OptionInvalid."""
         self._writing = _Writing(options, schema)
 
-    @said_plainly()
+    @without_traceback()
     def write(self, iterator: Iterator[Any]) -> WriteResult:
         """One task's rows of a micro-batch."""
         return self._writing.write(iterator, attempts.stream_task)
 
-    @said_plainly()
+    @without_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """All tasks of a micro-batch have written."""
         self._writing.commit(messages, batch_id)
 
-    @said_plainly()
+    @without_traceback()
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         """A task of a micro-batch has failed permanently."""
         del batch_id

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from duramen.base.ports import Buffer, File
 from duramen.codec.crc import crc32c
-from duramen.storage.segment.checks import BlockLook, examine_block, look_at
+from duramen.storage.segment.checks import BlockBounds, block_bounds, examine_block
 from duramen.storage.segment.continuity import ExpectedSegment
 from duramen.storage.segment.damage import Damage, DamageCause
 from duramen.storage.segment.index import BLOCK_BYTES, BLOCK_SHIFT, SegmentIndex
@@ -64,7 +64,7 @@ def read_blocks(
         segment.copied, segment.base_offset, segment.copied_offset(), ANY_OFFSET, epoch_at=segment.epoch_at
     )
     blocks = range(low >> BLOCK_SHIFT, (high + BLOCK_BYTES - 1) >> BLOCK_SHIFT)
-    looks = [look_at(index, block, expected) for block in blocks]
+    bounds_of_blocks = [block_bounds(index, block, expected) for block in blocks]
     known = {block: segment.examined[block] for block in blocks if block in segment.examined}
     replaced = segment.replaced
 
@@ -75,7 +75,7 @@ def read_blocks(
         put(read.data)
 
     ahead = min(high + ahead_bytes, segment.copied) if ahead_bytes else low
-    return Blocked(partial(_read, file, low, high, ahead, looks, known, expected), apply)
+    return Blocked(partial(_read, file, low, high, ahead, bounds_of_blocks, known, expected), apply)
 
 
 def _read(
@@ -83,7 +83,7 @@ def _read(
     low: int,
     high: int,
     ahead: int,
-    looks: Sequence[BlockLook],
+    bounds_of_blocks: Sequence[BlockBounds],
     known: dict[int, int],
     expected: ExpectedSegment,
 ) -> _Read:
@@ -93,14 +93,14 @@ def _read(
     view = memoryview(data)
     damage: list[Damage] = []
     examined: dict[int, int] = {}
-    for look in looks:
-        part = view[look.low - low : look.stop - low]
+    for bounds in bounds_of_blocks:
+        part = view[bounds.low - low : bounds.stop - low]
         crc = crc32c(part)
-        if crc == look.crc or known.get(look.low >> BLOCK_SHIFT) == crc:
+        if crc == bounds.crc or known.get(bounds.low >> BLOCK_SHIFT) == crc:
             continue
-        found = examine_block(file, look, expected)
+        found = examine_block(file, bounds, expected)
         if found:
-            examined[look.low >> BLOCK_SHIFT] = crc
+            examined[bounds.low >> BLOCK_SHIFT] = crc
         if found and found[-1].cause is DamageCause.CUT_SHORT:
             last_offset = max(expected.end_offset - 1, -1)
             damage += [*found[:-1], found[-1]._replace(end=expected.size, last_offset=last_offset)]

@@ -25,14 +25,14 @@ from duramen.storage.segment.index import (
 from duramen.storage.segment.spans import UNCOVERED, ByteSpan, spans_of
 
 __all__ = [
-    "BlockLook",
+    "BlockBounds",
     "ExpectedSegment",
     "Readable",
     "SegmentCheck",
+    "block_bounds",
     "damage_of",
     "decode_index",
     "examine_block",
-    "look_at",
     "read_index",
 ]
 
@@ -133,7 +133,7 @@ class SegmentCheck:
             whole.append(self._tail_crc)
         for block, crc in enumerate(whole, start >> BLOCK_SHIFT):
             if crc != self.index.crc(block):
-                self._examined += _examine(self._bytes, look_at(self.index, block, self._expected), self._expected)
+                self._examined += _examine(self._bytes, block_bounds(self.index, block, self._expected), self._expected)
 
     def _examined_spans(self, spans: list[ByteSpan]) -> list[ByteSpan]:
         """The same spans; those in damaged blocks get their damage, and are not used to judge others."""
@@ -236,7 +236,7 @@ def damage_of(file: Readable, expected: ExpectedSegment) -> list[Damage]:
     return check.damage
 
 
-class BlockLook(NamedTuple):
+class BlockBounds(NamedTuple):
     """A block to examine, and its index data: captured at once, because the index of a log changes.
 
     The block is `low` to `stop` and must have `crc`; batches start at `start`, with `first_offset`, and at `resume`,
@@ -252,7 +252,7 @@ class BlockLook(NamedTuple):
     next_offset: int
 
 
-def look_at(index: SegmentIndex, block: int, expected: ExpectedSegment) -> BlockLook:
+def block_bounds(index: SegmentIndex, block: int, expected: ExpectedSegment) -> BlockBounds:
     """The data that `examine_block` needs about a block. Plain: reads nothing."""
     size = expected.size
     low, stop = block << BLOCK_SHIFT, min((block + 1) << BLOCK_SHIFT, size)
@@ -260,24 +260,24 @@ def look_at(index: SegmentIndex, block: int, expected: ExpectedSegment) -> Block
     start, offset = (entry.position, entry.offset) if entry is not None else (0, 0)
     resume = index.start_after(stop, size)
     following = _offset_at(index, resume, expected)
-    return BlockLook(low, stop, index.crc(block), start, resume, expected.base_offset + offset, following)
+    return BlockBounds(low, stop, index.crc(block), start, resume, expected.base_offset + offset, following)
 
 
-def examine_block(file: Readable, look: BlockLook, expected: ExpectedSegment) -> list[Damage]:
+def examine_block(file: Readable, bounds: BlockBounds, expected: ExpectedSegment) -> list[Damage]:
     """The damage in a block that does not match its CRC; none if it matches after all. Raises OSError."""
-    return _examine(_Bytes(file, steady=False), look, expected)
+    return _examine(_Bytes(file, steady=False), bounds, expected)
 
 
-def _examine(source: _Bytes, look: BlockLook, expected: ExpectedSegment) -> list[Damage]:
-    low, stop, start, resume = look.low, look.stop, look.start, look.resume
-    last_offset = max(look.next_offset - 1, -1)
+def _examine(source: _Bytes, bounds: BlockBounds, expected: ExpectedSegment) -> list[Damage]:
+    low, stop, start, resume = bounds.low, bounds.stop, bounds.start, bounds.resume
+    last_offset = max(bounds.next_offset - 1, -1)
     data = memoryview(source.read(start, resume - start))
-    judge = Judge(expected, look.first_offset, covered=True)
+    judge = Judge(expected, bounds.first_offset, covered=True)
     if len(data) < resume - start:
         spans, end = spans_of(data, start, whole=False)
         judge.show(spans, -1)
         return [*judge.found, Damage(end, resume, judge.next_offset, last_offset, DamageCause.CUT_SHORT)]
-    difference = crc32c(data[low - start : stop - start]) ^ look.crc
+    difference = crc32c(data[low - start : stop - start]) ^ bounds.crc
     if not difference:
         return []
     spans, _ = spans_of(data, start, whole=True)
@@ -285,9 +285,9 @@ def _examine(source: _Bytes, look: BlockLook, expected: ExpectedSegment) -> list
         # The change is in bytes that only the block's CRC covers.
         flipped = {low + at for at in flipped_bytes(difference, stop - low)}
         spans = [_with_flip(span, flipped) for span in spans]
-    judge.show(spans, look.next_offset)
+    judge.show(spans, bounds.next_offset)
     found = [damage for damage in merged(judge.found) if damage.end > low and damage.start < stop]
-    return found or [Damage(start, resume, look.first_offset, last_offset, DamageCause.BLOCK_CRC)]
+    return found or [Damage(start, resume, bounds.first_offset, last_offset, DamageCause.BLOCK_CRC)]
 
 
 def _with_flip(span: ByteSpan, flipped: set[int]) -> ByteSpan:

@@ -209,12 +209,12 @@ def test_after_a_rest_it_begins_anew() -> None:
 
 def test_somebody_writes_as_long_as_there_are_acknowledgements() -> None:
     node = _Node(spare=0)
-    assert not node.yielding.somebody_writes(node.now_ms)
+    assert not node.yielding.has_writers(node.now_ms)
     node.usual(2)
-    assert node.yielding.somebody_writes(node.now_ms)
+    assert node.yielding.has_writers(node.now_ms)
     node.per_window = 0
     node.usual(20)
-    assert not node.yielding.somebody_writes(node.now_ms)
+    assert not node.yielding.has_writers(node.now_ms)
 
 
 _EVENT = st.one_of(

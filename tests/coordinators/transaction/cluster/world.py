@@ -180,9 +180,11 @@ class Node:
 
     def join(self) -> None:
         self.broker_epoch = self.world.registered(self)
-        kit = ReplicaDependencies(self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self)
+        dependencies = ReplicaDependencies(
+            self.node_id, self.broker_epoch, self.store, self.world.clock, self.deadlines, self
+        )
         self.replicas = Replicas(
-            kit, self.broker.partition, lambda place: config_of(self.membership.state, place.stream_id)
+            dependencies, self.broker.partition, lambda place: config_of(self.membership.state, place.stream_id)
         )
         self.tell_live()
         for place, state in list(self.membership.state.partitions):

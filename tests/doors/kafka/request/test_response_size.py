@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.doors.kafka.request.response_size import AnswerRoom
+from duramen.doors.kafka.request.response_size import ResponseBudget
 
 
 def test_everything_after_what_does_not_fit_is_refused() -> None:
-    room = AnswerRoom(1000)
+    room = ResponseBudget(1000)
     room.take({"a": "x" * 100, "b": [1, 2]})
     room.check()
     with pytest.raises(RequestInvalid, match="more than 1000 bytes"):
@@ -29,4 +29,4 @@ def test_text_and_bytes_are_never_taken_for_less_than_they_are(part: object) -> 
 
     size = least(part)
     with pytest.raises(RequestInvalid):
-        AnswerRoom(size - 1).take(part)
+        ResponseBudget(size - 1).take(part)

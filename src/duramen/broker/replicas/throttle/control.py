@@ -88,7 +88,7 @@ class CatchUpRate:
         self._close(now_ms)
         return int(min(self._rate * self._alone, MOST_RATE))
 
-    def somebody_writes(self, now_ms: int) -> bool:
+    def has_writers(self, now_ms: int) -> bool:
         """Whether there is anybody to give way to."""
         self._close(now_ms)
         return self._count > 0 or self._silent < _SILENT_WINDOWS

@@ -102,7 +102,7 @@ class CatchUpThrottle:
             if now_ms < free_ms:
                 self._alarm.move(free_ms)
                 break
-            left_ms = pause_left_ms(self._clock.wall_ms()) if self._yielding.somebody_writes(now_ms) else 0
+            left_ms = pause_left_ms(self._clock.wall_ms()) if self._yielding.has_writers(now_ms) else 0
             ready = [turns for turns in ((self._others,) if left_ms else (self._others, self._pausing)) if turns]
             if not ready:
                 self._alarm.move(now_ms + left_ms)

@@ -62,20 +62,31 @@ class ClusterTransactions:
 
     def __init__(
         self, places: TransactionDependencies, known: KnownTransactions, store: TransactionStore,
-        kit: ClusterDependencies, decides: Decides,
+        dependencies: ClusterDependencies, decides: Decides,
     ) -> None:  # fmt: skip
         self._streams = places.streams
         self._store = store
         self._decides = decides
-        self._participant = Participant(places, kit.clock, self._ends)
-        self.joining = TransactionVerification(places, self._participant, kit.caller, places.store.soon)
-        holds = CommitHolds(places, known, store, kit.clock, kit.deadlines, kit.caller.server)
-        self.finishing = Finishing(places, known, store, kit.caller, kit.clock, kit.deadlines, kit.metrics, holds)
-        CommitSurvey(places, kit.caller.server)
-        self.vectors = ClusterVectors(places, kit.caller, kit.clock, kit.deadlines)
+        self._participant = Participant(places, dependencies.clock, self._ends)
+        self.joining = TransactionVerification(places, self._participant, dependencies.caller, places.store.soon)
+        holds = CommitHolds(
+            places, known, store, dependencies.clock, dependencies.deadlines, dependencies.caller.server
+        )
+        self.finishing = Finishing(
+            places,
+            known,
+            store,
+            dependencies.caller,
+            dependencies.clock,
+            dependencies.deadlines,
+            dependencies.metrics,
+            holds,
+        )
+        CommitSurvey(places, dependencies.caller.server)
+        self.vectors = ClusterVectors(places, dependencies.caller, dependencies.clock, dependencies.deadlines)
         """Takes snapshots across partitions that other nodes lead."""
-        kit.caller.server.handle(JOIN, self._join)
-        kit.caller.server.handle(WRITE_MARKERS, self._participant.write)
+        dependencies.caller.server.handle(JOIN, self._join)
+        dependencies.caller.server.handle(WRITE_MARKERS, self._participant.write)
 
     def stop(self) -> None:
         """Stop all background work."""

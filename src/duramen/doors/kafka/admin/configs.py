@@ -90,7 +90,7 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
     """The configs of resources, with where their values come from."""
     request = exchange.message()
     results: list[Message] = []
-    room = context.answer_room()
+    room = context.response_budget()
     for asked in request["resources"]:
         answer: dict[str, Any] = {
             "resource_type": asked["resource_type"],

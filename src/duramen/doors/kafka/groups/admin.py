@@ -6,6 +6,7 @@ from typing import Final
 from duramen.base.errors import DuramenError, GroupNotFound
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.group.kinds import GroupDescription, GroupKind
+from duramen.doors.kafka.groups.descriptions import reply_descriptions
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -48,22 +49,20 @@ def handle_list_groups(context: Context, exchange: Exchange) -> None:
 
 def handle_describe_groups(context: Context, exchange: Exchange) -> None:
     """Groups of the classic protocol with their members; one that does not exist, or is of another kind, is dead."""
-    groups: list[Message] = []
-    room = context.answer_room()
-    for group_id in exchange.message()["groups"]:
-        try:
-            room.check()
-            exchange.admitted.check(_DESCRIBE, group_id)
-            context.broker.groups.check_coordinated(group_id)
-            context.broker.groups.kinds.check(group_id, GroupKind.CLASSIC)
-            described = _described(context.broker.groups.describe(group_id))
-            room.take(described)
-            groups.append(described)
-        except GroupNotFound:
-            groups.append({"group_id": group_id, "group_state": GroupState.DEAD.value})
-        except DuramenError as error:
-            groups.append({"group_id": group_id, "error_code": group_error_code(error)})
-    exchange.reply({"groups": groups})
+    groups = context.broker.groups
+
+    def describe(group_id: str) -> Message:
+        groups.check_coordinated(group_id)
+        groups.kinds.check(group_id, GroupKind.CLASSIC)
+        return _described(groups.describe(group_id))
+
+    reply_descriptions(context, exchange, exchange.message()["groups"], describe, _refused)
+
+
+def _refused(error: DuramenError) -> Message:
+    if isinstance(error, GroupNotFound):
+        return {"group_state": GroupState.DEAD.value}
+    return {"error_code": group_error_code(error)}
 
 
 def _described(described: GroupDescription) -> Message:

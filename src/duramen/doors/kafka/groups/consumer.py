@@ -7,6 +7,7 @@ from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.group.kinds import GroupKind
 from duramen.coordinators.group.topics import GroupTopics
+from duramen.doors.kafka.groups.descriptions import reply_descriptions
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
@@ -19,11 +20,9 @@ from duramen.groups.consumer_values import (
     HeartbeatRequest,
 )
 from duramen.groups.topics import TopicPartition
-from duramen.service.authorize import Access, Operation, ResourceType
 
 __all__ = ["by_topic", "handle_consumer_group_describe", "handle_consumer_group_heartbeat"]
 
-_DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 _CLIENT_MAKES_ID: Final = 1  # since this version members come with an id that they made themselves
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
@@ -120,26 +119,13 @@ def by_topic(places: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 def handle_consumer_group_describe(context: Context, exchange: Exchange) -> None:
     """Groups of the consumer protocol with their members, assignments and targets."""
     groups = context.broker.groups
-    answers: list[Message] = []
-    room = context.answer_room()
-    for group_id in exchange.message()["group_ids"]:
-        try:
-            room.check()
-            exchange.admitted.check(_DESCRIBE, group_id)
-            groups.check(group_id)
-            groups.kinds.check(group_id, GroupKind.CONSUMER)
-            described = _described(groups.consumer.get(group_id), groups.consumer.topics)
-            room.take(described)
-            answers.append(described)
-        except DuramenError as error:
-            answers.append(
-                {
-                    "group_id": group_id,
-                    "error_code": group_error_code(error),
-                    "error_message": str(error),
-                }
-            )
-    exchange.reply({"groups": answers})
+
+    def describe(group_id: str) -> Message:
+        groups.check(group_id)
+        groups.kinds.check(group_id, GroupKind.CONSUMER)
+        return _described(groups.consumer.get(group_id), groups.consumer.topics)
+
+    reply_descriptions(context, exchange, exchange.message()["group_ids"], describe)
 
 
 def _described(group: ConsumerGroupMachine, topics: GroupTopics) -> Message:

@@ -11,7 +11,7 @@ from duramen.doors.kafka.groups.named_partitions import Named, stored_as, unreso
 from duramen.doors.kafka.request.context import Context
 from duramen.doors.kafka.request.errors import group_error_code
 from duramen.doors.kafka.request.exchange import Exchange
-from duramen.doors.kafka.request.response_size import AnswerRoom
+from duramen.doors.kafka.request.response_size import ResponseBudget
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.service.admission import Admitted
@@ -78,14 +78,14 @@ def handle_offset_fetch(context: Context, exchange: Exchange) -> None:
     """The committed offsets of groups; a member with an outdated epoch gets an error."""
     request = exchange.message()
     stable = request["require_stable"] is True
-    told = _Told(context.broker.groups, context.answer_room(), exchange.admitted, stable=stable)
+    scope = _OffsetScope(context.broker.groups, context.response_budget(), exchange.admitted, stable=stable)
     if exchange.version >= _SEVERAL_GROUPS:
-        exchange.reply({"groups": [_committed_of(told, group) for group in request["groups"]]})
+        exchange.reply({"groups": [_committed_of(scope, group) for group in request["groups"]]})
         return
     try:
-        told.admitted.check(_DESCRIBE_GROUP, request["group_id"])
-        told.groups.check_coordinated(request["group_id"])
-        exchange.reply({"topics": _committed(told, request["group_id"], request["topics"])})
+        scope.admitted.check(_DESCRIBE_GROUP, request["group_id"])
+        scope.groups.check_coordinated(request["group_id"])
+        exchange.reply({"topics": _committed(scope, request["group_id"], request["topics"])})
     except RequestInvalid as error:
         if exchange.version < _SAYS_WHY:
             raise
@@ -108,55 +108,55 @@ def _refused(topics: Sequence[Message] | None, code: ErrorCode) -> list[Message]
     ]
 
 
-class _Told(NamedTuple):
+class _OffsetScope(NamedTuple):
     """With `stable`, an offset that a pending transaction may change is not returned (KIP-447)."""
 
     groups: Coordinator
-    room: AnswerRoom
+    room: ResponseBudget
     admitted: Admitted
     stable: bool
 
 
-def _committed_of(told: _Told, group: Message) -> Message:
+def _committed_of(scope: _OffsetScope, group: Message) -> Message:
     group_id = group["group_id"]
     try:
-        told.admitted.check(_DESCRIBE_GROUP, group_id)
-        told.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
-        return {"group_id": group_id, "topics": _committed(told, group_id, group["topics"])}
+        scope.admitted.check(_DESCRIBE_GROUP, group_id)
+        scope.groups.check_fetch(group_id, group["member_id"], group["member_epoch"])
+        return {"group_id": group_id, "topics": _committed(scope, group_id, group["topics"])}
     except DuramenError as error:
         return {"group_id": group_id, "error_code": group_error_code(error)}
 
 
-def _committed(told: _Told, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
+def _committed(scope: _OffsetScope, group_id: str, topics: Sequence[Message] | None) -> list[Message]:
     """Raises RequestInvalid if the request is too large."""
-    groups = told.groups
-    told.room.check()
-    unstable = groups.unstable_of(group_id) if told.stable else frozenset()
+    groups = scope.groups
+    scope.room.check()
+    unstable = groups.unstable_of(group_id) if scope.stable else frozenset()
 
     def answer(key: OffsetKey, committed: CommittedOffset | None) -> Message:
         if key in unstable:
             one = {**_committed_offset(key.partition, None), "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
         else:
             one = _committed_offset(key.partition, committed)
-        told.room.take(one)
+        scope.room.take(one)
         return one
 
     by_topic: dict[str, list[Message]] = {}
     if topics is None:
         for key, committed in groups.all_committed(group_id):
-            name = _shown(told.admitted, key.topic)
-            if name is None or told.admitted.refusal(_DESCRIBE_TOPIC, name) is not None:
+            name = _shown(scope.admitted, key.topic)
+            if name is None or scope.admitted.refusal(_DESCRIBE_TOPIC, name) is not None:
                 continue
             by_topic.setdefault(name, []).append(answer(key, committed))
     else:
         for topic in topics:
-            refusal = told.admitted.refusal(_DESCRIBE_TOPIC, topic["name"])
+            refusal = scope.admitted.refusal(_DESCRIBE_TOPIC, topic["name"])
             if refusal is not None:
                 by_topic[topic["name"]] = _refused([topic], group_error_code(refusal))[0]["partitions"]
                 continue
-            stored = stored_as(told.admitted, topic["name"])
-            if told.admitted.partitions(topic["name"]) is None:
-                _check_resolved(told.admitted, topic["name"])
+            stored = stored_as(scope.admitted, topic["name"])
+            if scope.admitted.partitions(topic["name"]) is None:
+                _check_resolved(scope.admitted, topic["name"])
             keys = [OffsetKey(group_id, stored, index) for index in topic["partition_indexes"]]
             by_topic[topic["name"]] = [answer(key, groups.committed(key)) for key in keys]
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]

@@ -10,9 +10,10 @@ from duramen.base.countdown import Countdown
 from duramen.base.errors import DuramenError, NameNotResolved, RequestInvalid, StreamNotFound
 from duramen.codec.kafka.schema import Message
 from duramen.coordinators.share.shares import ShareOffset
+from duramen.doors.kafka.groups.descriptions import reply_descriptions, with_message
 from duramen.doors.kafka.groups.named_partitions import unresolved
 from duramen.doors.kafka.request.context import Context
-from duramen.doors.kafka.request.errors import error_code, group_error_code, share_error_code
+from duramen.doors.kafka.request.errors import error_code, share_error_code
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.rules import ApiNeeds
 from duramen.groups.share_assignor import Place
@@ -38,10 +39,6 @@ _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 Places = Mapping[ShareKey, ShareOffset | DuramenError | None]
 
 
-def _failure(error: DuramenError) -> Message:
-    return {"error_code": group_error_code(error), "error_message": str(error)}
-
-
 # -- members ------------------------------------------------------------------------------------------
 
 
@@ -58,7 +55,7 @@ def handle_share_group_heartbeat(context: Context, exchange: Exchange) -> None:
 
     def done(result: ShareHeartbeatResult | DuramenError) -> None:
         if isinstance(result, DuramenError):
-            exchange.reply(_failure(result))
+            exchange.reply(with_message(result))
             return
         assignment = None if result.assignment is None else {"topic_partitions": _by_topic_id(result.assignment)}
         exchange.reply(
@@ -106,19 +103,12 @@ def _by_topic_id(places: frozenset[Place]) -> list[Message]:
 
 def handle_share_group_describe(context: Context, exchange: Exchange) -> None:
     """Groups with their members and the assignments of each."""
-    groups: list[Message] = []
-    room = context.answer_room()
-    for group_id in exchange.message()["group_ids"]:
-        try:
-            room.check()
-            exchange.admitted.check(_DESCRIBE, group_id)
-            context.broker.groups.check(group_id)
-            described = _described(context, context.broker.share_groups.find(group_id))
-            room.take(described)
-            groups.append(described)
-        except DuramenError as error:
-            groups.append({"group_id": group_id, **_failure(error)})
-    exchange.reply({"groups": groups})
+
+    def describe(group_id: str) -> Message:
+        context.broker.groups.check(group_id)
+        return _described(context, context.broker.share_groups.find(group_id))
+
+    reply_descriptions(context, exchange, exchange.message()["group_ids"], describe)
 
 
 def _described(context: Context, group: ShareGroup) -> Message:
@@ -247,7 +237,7 @@ def _groups(
     places: Places,
 ) -> list[Message]:
     groups: list[Message] = []
-    room = context.answer_room()
+    room = context.response_budget()
     for group_id, topics in wanted.items():
         try:
             if isinstance(topics, DuramenError):
@@ -257,7 +247,7 @@ def _groups(
             room.take(described)
             groups.append({"group_id": group_id, "topics": described})
         except DuramenError as error:
-            groups.append({"group_id": group_id, **_failure(error)})
+            groups.append({"group_id": group_id, **with_message(error)})
     return groups
 
 
@@ -307,7 +297,7 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
                 if not 0 <= asked["partition_index"] < known.partitions:
                     raise StreamNotFound(f"{known.name} has no partition {asked['partition_index']}")
             except DuramenError as error:
-                answer |= _failure(error)
+                answer |= with_message(error)
             else:
                 starts.append(((known.stored, asked["partition_index"]), asked["start_offset"]))
             answers.append(answer)
@@ -315,7 +305,7 @@ def handle_alter_share_group_offsets(context: Context, exchange: Exchange) -> No
         topics.append({"topic_name": topic["topic_name"], "topic_id": topic_id, "partitions": answers})
 
     def done(error: DuramenError | None) -> None:
-        exchange.reply({"responses": topics} if error is None else _failure(error))
+        exchange.reply({"responses": topics} if error is None else with_message(error))
 
     def ready(error: DuramenError | None) -> None:
         if error is not None:
@@ -339,7 +329,7 @@ def handle_delete_share_group_offsets(context: Context, exchange: Exchange) -> N
         context.broker.groups.check(group_id)
         groups.check_empty(group_id)
     except DuramenError as error:
-        exchange.reply(_failure(error))
+        exchange.reply(with_message(error))
         return
     known = _places(context, group_id)
     answers: list[Message] = []

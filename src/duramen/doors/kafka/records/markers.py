@@ -28,7 +28,7 @@ class _Describing:
         self._broker = context.broker
         self._topics = exchange.admitted.topics
         self._exchange = exchange
-        self._room = context.answer_room()
+        self._room = context.response_budget()
         self._answers: list[Message] = []
         self._left: deque[tuple[Message, str, int, int | None]] = deque()
         for topic in topics:

@@ -255,7 +255,7 @@ def handle_describe_producers(context: Context, exchange: Exchange) -> None:
         describe_marked(context, exchange, message["topics"])
         return
     topics = []
-    room = context.answer_room()
+    room = context.response_budget()
     for topic in message["topics"]:
         answers: list[Message] = []
         for index in topic["partition_indexes"]:
@@ -293,7 +293,7 @@ def _producers(topics: ResolvedTopics, name: str, index: int) -> Sequence[Writer
 def handle_describe_transactions(context: Context, exchange: Exchange) -> None:
     """Transactional ids as they are."""
     states: list[Message] = []
-    room = context.answer_room()
+    room = context.response_budget()
     for id_ in exchange.message()["transactional_ids"]:
         try:
             room.check()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duramen.doors.kafka.request.exchange import Exchange
 from duramen.doors.kafka.request.fetch_sessions import FetchSessions
-from duramen.doors.kafka.request.response_size import AnswerRoom
+from duramen.doors.kafka.request.response_size import ResponseBudget
 from duramen.doors.kafka.request.share_sessions import ShareSessions
 from duramen.service.admission import Service
 from duramen.service.broker import Broker
@@ -29,9 +29,9 @@ class Context(NamedTuple):
     answer_bytes: int
     listeners: Sequence[str] = ()
 
-    def answer_room(self) -> AnswerRoom:
+    def response_budget(self) -> ResponseBudget:
         """The memory bound of one response."""
-        return AnswerRoom(self.answer_bytes)
+        return ResponseBudget(self.answer_bytes)
 
 
 Handler = Callable[[Context, Exchange], None]

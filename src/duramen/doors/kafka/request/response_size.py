@@ -5,12 +5,12 @@ from typing import Final
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["AnswerRoom"]
+__all__ = ["ResponseBudget"]
 
 _VALUE_BYTES: Final = 64  # about the memory of a value, with its share of its container
 
 
-class AnswerRoom:
+class ResponseBudget:
     """The estimated memory of a response while it is built; its parts are counted as they are added."""
 
     __slots__ = ("_left_bytes", "_limit_bytes")

@@ -148,7 +148,7 @@ class PartitionLedger:
         if start_offset > max(self.trimmed_offset, 0) and start_offset > self.end_offset:
             raise self.broken(f"node {node_id} begins at {start_offset}; nobody let go of more than {self.end_offset}")
 
-    def told_end(self, epoch: int, offset: int) -> None:
+    def shown_end(self, epoch: int, offset: int) -> None:
         """A client got the end of the log from the leader of the epoch."""
         least, most = self._told.get(epoch, (offset, offset))
         if offset < most:

@@ -145,7 +145,7 @@ class Inquirer(ClusterClient):
 
             def found(offset: int, _: int, error: DuramenError | OSError | None) -> None:
                 if error is None and partition.role is not None:
-                    self.calls.witness.ledger(place).told_end(partition.role.epoch, offset)
+                    self.calls.witness.ledger(place).shown_end(partition.role.epoch, offset)
                 reply(offset if error is None else error)
 
             partition.find_offset(LATEST, found)
