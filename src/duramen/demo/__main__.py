@@ -1,30 +1,17 @@
 """`python -m duramen.demo`: the options."""
 
 from pathlib import Path
-from typing import Final
 
 import click
 
-from duramen.demo.run import run
+from duramen.demo.run import directory_option, flights_option, run
 
 __all__ = ["command", "main"]
 
-_ALL: Final = 336_776
-_FEWEST: Final = 100
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo"), show_default=True,
-    help="The directory for all files; an earlier demo in it is replaced.",
-)  # fmt: skip
-@click.option(
-    "--flights",
-    type=click.IntRange(_FEWEST, _ALL),
-    default=_ALL,
-    show_default=True,
-    help="Only the first so many flights.",
-)
+@directory_option("duramen-demo")
+@flights_option
 @click.option("--keep", is_flag=True, help="Leave the node running, and say how to look around.")
 def command(directory: Path, flights: int, *, keep: bool) -> None:
     """Real flights from NATS through the log to Kafka consumers and Spark, with a kill -9 in between.

@@ -1,4 +1,4 @@
-"""Proves that the output equals the input. Pure: takes the published, acknowledged and read flights.
+"""Proves that the output equals the input. Takes the published, acknowledged and read flights.
 
 A consumer may read records again after a crash, so each offset of a partition counts once; its value must be the same
 each time.
@@ -10,8 +10,9 @@ from typing import NamedTuple
 from duramen.base.errors import DemoFailed
 from duramen.demo.digest import FINGERPRINT_BYTES, digest_of
 from duramen.demo.member import MemberPartition
+from duramen.demo.screen import Screen, plain_table
 
-__all__ = ["PartitionProof", "merge", "prove"]
+__all__ = ["PartitionProof", "merge", "prove", "show_proofs"]
 
 
 class PartitionProof(NamedTuple):
@@ -96,3 +97,15 @@ def prove(
 
 def _place(partition: int, offset: int) -> str:
     return f"partition {partition}, offset {offset}"
+
+
+def show_proofs(screen: Screen, proofs: Iterable[PartitionProof]) -> None:
+    """Print the proof of each partition."""
+    table = plain_table(
+        [("partition", True), ("acknowledged", True), ("read", True), ("digest in", False), ("digest out", False)]
+    )
+    for one in proofs:
+        digests = (f"{one.digest_in[:16]}…", f"{one.digest_out[:16]}…")
+        table.add_row(f"{one.partition}", f"{one.acknowledged:,}", f"{one.read:,}", *digests)
+    screen.show(table)
+    screen.say("every flight is where its acknowledgement says: none missing, none twice")

@@ -1,18 +1,38 @@
-"""A demo as a program: signals, exit codes, error handling."""
+"""A demo as a program: options, signals, exit codes, error handling."""
 
 import signal
 import sys
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from duramen.base.errors import DuramenError
 
-__all__ = ["run"]
+__all__ = ["directory_option", "flights_option", "run"]
 
 _FAILED: Final = 1
 _WRONG_USAGE: Final = 2
 _INTERRUPTED: Final = 130
+_ALL: Final = 336_776
+_FEWEST: Final = 100
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def directory_option(name: str) -> Decorator:
+    """The option for the demo's directory, which is `name` by default."""
+    return click.option(
+        "--directory", type=click.Path(path_type=Path), default=Path(name), show_default=True,
+        help="The directory for all files; an earlier demo in it is replaced.",
+    )  # fmt: skip
+
+
+flights_option: Final[Decorator] = click.option(
+    "--flights", type=click.IntRange(_FEWEST, _ALL), default=_ALL, show_default=True,
+    help="Only the first so many flights.",
+)  # fmt: skip
 
 
 def run(command: click.Command, name: str) -> None:

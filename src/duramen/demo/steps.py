@@ -21,7 +21,7 @@ from duramen.demo.flights import MESSAGE_ID_PREFIX, DemoFlight, find_dataset, re
 from duramen.demo.member import MemberPartition
 from duramen.demo.node import PARTITIONS, STREAM, SUBJECTS, DemoNode
 from duramen.demo.pipeline import TableFigures, Tabulated, open_spark, tabulate
-from duramen.demo.proof import prove
+from duramen.demo.proof import prove, show_proofs
 from duramen.demo.publisher import Publisher
 from duramen.demo.screen import Bars, Screen, plain_table
 
@@ -68,7 +68,7 @@ class Demo:
             if not kept:
                 self._node.stop()
         if kept:
-            self._say_how_to_look_around()
+            self._print_next_steps()
 
     def _run(self) -> None:
         self._start()
@@ -167,14 +167,7 @@ class Demo:
             else "none of them was on disk already"
         )
         screen.step("What came out is what went in")
-        table = plain_table(
-            [("partition", True), ("acknowledged", True), ("read", True), ("digest in", False), ("digest out", False)]
-        )
-        for one in proofs:
-            digests = (f"{one.digest_in[:16]}…", f"{one.digest_out[:16]}…")
-            table.add_row(f"{one.partition}", f"{one.acknowledged:,}", f"{one.read:,}", *digests)
-        screen.show(table)
-        screen.say("every flight is where its acknowledgement says: none missing, none twice")
+        show_proofs(screen, proofs)
 
     # -- keyed --------------------------------------------------------------------------------------
 
@@ -260,7 +253,7 @@ class Demo:
         for line in report.listing([(what, self._shown(path)) for what, path in places]):
             self._screen.say(line)
 
-    def _say_how_to_look_around(self) -> None:
+    def _print_next_steps(self) -> None:
         process, command = self._node.process, self._shown(Path(sys.executable).parent / "duramen")
         self._screen.step("The node goes on (--keep)")
         for line in report.listing(

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from duramen.base.errors import RequestInvalid
 from duramen.codec.kafka.leaders import NO_TAGS, LeaderHint, NodeEndpoint, endpoint_tags, leader_tags
-from duramen.codec.kafka.schema import LARGEST_ELEMENTS, LARGEST_TAGS, LARGEST_TEXT_BYTES
+from duramen.codec.kafka.schema import LARGEST_TAGS, LARGEST_TEXT_BYTES, ByteInput
 from duramen.codec.varint import encode_uvarint, read_uvarint
 
 __all__ = [
@@ -152,15 +152,13 @@ class PartitionRecords(NamedTuple):
 # -- requests -----------------------------------------------------------------------------------------
 
 
-class _Frame:
+class _Frame(ByteInput):
     """A request or response being read."""
 
-    __slots__ = ("data", "elements", "flexible", "position")
+    __slots__ = ("flexible",)
 
     def __init__(self, data: memoryview, position: int, *, flexible: bool) -> None:
-        self.data = data
-        self.elements = LARGEST_ELEMENTS  # how many all arrays together may still have
-        self.position = position
+        super().__init__(data, position)
         self.flexible = flexible
 
     def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
@@ -180,14 +178,6 @@ class _Frame:
             raise ValueError(f"an array cannot have {count} elements")
         self.elements -= count
         return count
-
-    def take(self, size: int) -> memoryview:
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise ValueError(f"{size} bytes wanted, {len(self.data) - self.position} left")
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
 
     def text(self) -> str:
         length = self.length(_INT16)

@@ -24,6 +24,7 @@ __all__ = [
     "LARGEST_ELEMENTS",
     "LARGEST_TAGS",
     "LARGEST_TEXT_BYTES",
+    "ByteInput",
     "EncodedElements",
     "Message",
     "Schema",
@@ -73,16 +74,15 @@ class SchemaField(NamedTuple):
     fields: tuple["SchemaField", ...]
 
 
-class _Input:
-    """Bytes being decoded: the position, and how many array elements are still allowed."""
+class ByteInput:
+    """Bytes being decoded: the position, and how many elements all arrays together may still have."""
 
-    __slots__ = ("data", "elements", "once", "position")
+    __slots__ = ("data", "elements", "position")
 
     def __init__(self, data: Buffer, position: int) -> None:
         self.data = memoryview(data)
         self.position = position
         self.elements = LARGEST_ELEMENTS
-        self.once = False
 
     def take(self, size: int) -> memoryview:
         end = self.position + size
@@ -91,6 +91,16 @@ class _Input:
         taken = self.data[self.position : end]
         self.position = end
         return taken
+
+
+class _Input(ByteInput):
+    """A message being decoded."""
+
+    __slots__ = ("once",)
+
+    def __init__(self, data: Buffer, position: int) -> None:
+        super().__init__(data, position)
+        self.once = False
 
     def uvarint(self) -> int:
         value, self.position = read_uvarint(self.data, self.position)

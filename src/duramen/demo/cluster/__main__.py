@@ -5,28 +5,17 @@ from typing import Final
 
 import click
 
-from duramen.demo.run import run
+from duramen.demo.run import directory_option, flights_option, run
 
 __all__ = ["command", "main"]
 
-_ALL: Final = 336_776
-_FEWEST: Final = 100
 _SECONDS: Final = 45
 _FEWEST_SECONDS: Final = 5
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo-cluster"), show_default=True,
-    help="The directory for all files; an earlier demo in it is replaced.",
-)  # fmt: skip
-@click.option(
-    "--flights",
-    type=click.IntRange(_FEWEST, _ALL),
-    default=_ALL,
-    show_default=True,
-    help="Only the first so many flights.",
-)
+@directory_option("duramen-demo-cluster")
+@flights_option
 @click.option(
     "--seconds",
     type=click.IntRange(_FEWEST_SECONDS),

@@ -21,8 +21,8 @@ from duramen.demo.cluster.watcher import ClusterDemoWatcher
 from duramen.demo.directory import DemoDirectory
 from duramen.demo.flights import DemoFlight, find_dataset, flight_fingerprint, read_flights
 from duramen.demo.member import MemberPartition
-from duramen.demo.proof import PartitionProof, prove
-from duramen.demo.screen import Bars, Screen, plain_table
+from duramen.demo.proof import PartitionProof, prove, show_proofs
+from duramen.demo.screen import Bars, Screen
 from duramen.node.processes import NodeProcesses
 
 __all__ = ["ClusterDemo"]
@@ -154,14 +154,7 @@ class ClusterDemo:
         with screen.waiting("comparing every flight that came out with what went in …"):
             fingerprints = [flight_fingerprint(number, flight.body) for number, flight in enumerate(flights)]
             proofs = prove(fingerprints, producer.partitions, producer.offsets, [parts], _PARTITIONS)
-        table = plain_table(
-            [("partition", True), ("acknowledged", True), ("read", True), ("digest in", False), ("digest out", False)]
-        )
-        for one in proofs:
-            digests = (f"{one.digest_in[:16]}…", f"{one.digest_out[:16]}…")
-            table.add_row(f"{one.partition}", f"{one.acknowledged:,}", f"{one.read:,}", *digests)
-        screen.show(table)
-        screen.say("every flight is where its acknowledgement says: none missing, none twice")
+        show_proofs(screen, proofs)
         return proofs
 
     def _report(self, proofs: Sequence[PartitionProof], figures: ClusterDemoFigures) -> None:

@@ -60,15 +60,13 @@ class Trouble(threading.Thread):
             pass
 
     def _kill(self) -> None:
-        self._reach(_KILL_AT)
-        self._producer.allow(_PAUSE_AT)
-        node = self._leading(())
-        self._watcher.away.add(node)
-        gone_s = self._watcher.at_s
-        self._nodes.kill(node)
-        self._watcher.timeline.happen(gone_s, node, "is killed (-9)", gone=True)
-        self._say(f"node {node}, which leads the most, is killed with -9 after {self._producer.acknowledged:,} flights")
-        self._without(node)
+        node, gone_s = self._strike(
+            _KILL_AT,
+            _PAUSE_AT,
+            self._nodes.kill,
+            "is killed (-9)",
+            "node {node}, which leads the most, is killed with -9",
+        )  # fmt: skip
         back_s = self._comes(node, "is started again")
         try:
             self._nodes.start([node])
@@ -77,19 +75,36 @@ class Trouble(threading.Thread):
         self._back(node, gone_s, back_s)
 
     def _pause(self) -> None:
-        self._reach(_PAUSE_AT)
-        self._producer.allow(_END_AT)
-        node = self._leading([one.node for one in self.outages])
-        self._watcher.away.add(node)
-        gone_s = self._watcher.at_s
-        self._nodes.pause(node)
-        self._watcher.timeline.happen(gone_s, node, "stands still", gone=True)
-        self._say(f"node {node} stands still, with its connections open, after {self._producer.acknowledged:,} flights")
-        self._without(node)
+        node, gone_s = self._strike(
+            _PAUSE_AT,
+            _END_AT,
+            self._nodes.pause,
+            "stands still",
+            "node {node} stands still, with its connections open,",
+        )  # fmt: skip
         back_s = self._comes(node, "goes on")
         self._nodes.resume(node)
         self._back(node, gone_s, back_s)
         self._producer.allow(1.0)
+
+    def _strike(
+        self, at: float, until: float, strike: Callable[[int], None], event: str, message: str
+    ) -> tuple[int, float]:
+        """Strike the node that leads the most, of those that have had no outage; returns it and the time.
+
+        The producer has acknowledged the share `at` of the flights by then, and may go on to `until`. Returns when the
+        other nodes lead everything.
+        """
+        self._reach(at)
+        self._producer.allow(until)
+        node = self._leading([one.node for one in self.outages])
+        self._watcher.away.add(node)
+        gone_s = self._watcher.at_s
+        strike(node)
+        self._watcher.timeline.happen(gone_s, node, event, gone=True)
+        self._say(f"{message.format(node=node)} after {self._producer.acknowledged:,} flights")
+        self._without(node)
+        return node, gone_s
 
     def _reach(self, share: float) -> None:
         """Wait until so many flights are acknowledged."""
@@ -101,7 +116,7 @@ class Trouble(threading.Thread):
         if self._ending.wait(seconds):
             raise _Ended
 
-    def _leading(self, spared: "list[int] | tuple[()]") -> int:
+    def _leading(self, spared: list[int]) -> int:
         """The node that leads the most partitions, of those that are not spared."""
         sight = self._watcher.now
         leaders = Counter(one.leader for one in sight.layouts) if sight is not None else Counter[int]()

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from duramen.demo.run import run
+from duramen.demo.run import directory_option, run
 
 __all__ = ["command", "main"]
 
@@ -14,10 +14,7 @@ _FEWEST: Final = 10_000
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--directory", type=click.Path(path_type=Path), default=Path("duramen-demo-inventory"), show_default=True,
-    help="The directory for all files; an earlier demo in it is replaced.",
-)  # fmt: skip
+@directory_option("duramen-demo-inventory")
 @click.option(
     "--topics", type=click.IntRange(_FEWEST), default=_TOPICS, show_default=True,
     help="The number of topics; 100 million need about 6 GB of disk.",
