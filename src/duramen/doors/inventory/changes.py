@@ -54,6 +54,22 @@ async def poll(
     """
     if wait_ms and len(polls) >= _MOST_POLLS:
         raise NodeBusy(f"{_MOST_POLLS} requests already wait for changes: retry later, or with wait_ms=0")
+    if by_id and wait_ms:  # of a deleted entity nothing would come
+        page = await _poll(broker, polls, scope, position, limit, 0)
+        if page.changes:
+            return page
+        await _check_followed(broker, page.scope)
+        position = page.position
+    page = await _poll(broker, polls, scope, position, limit, wait_ms)
+    if by_id and not page.changes:
+        await _check_followed(broker, page.scope)
+    return page
+
+
+async def _poll(
+    broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], position: str, limit: int,
+    wait_ms: int,
+) -> ChangePage:  # fmt: skip
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     polls.add(future)
     cancel = broker.inventory.feed.poll(scope, position, limit, wait_ms, partial(_set, future))
@@ -62,11 +78,14 @@ async def poll(
     finally:
         polls.discard(future)
         cancel()
-    if by_id and not page.changes:
-        checked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        broker.inventory.read(partial(broker.inventory.check_followed, page.scope), partial(_set, checked))
-        await _result(checked)
     return page
+
+
+async def _check_followed(broker: Broker, scope: FeedScope) -> None:
+    """Raise NamespaceNotFound or the like if the entity was deleted."""
+    checked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    broker.inventory.read(partial(broker.inventory.check_followed, scope), partial(_set, checked))
+    await _result(checked)
 
 
 def _set(future: asyncio.Future[Any], answer: Any) -> None:
