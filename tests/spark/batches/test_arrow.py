@@ -193,6 +193,7 @@ def test_damage_is_named(at: int, value: int, message: str) -> None:
         list(decode(batch, *EVERYTHING, WITHOUT_HEADERS))
 
 
+@pytest.mark.long  # test_native.py has it for both decoders
 def test_a_bomb_is_refused() -> None:
     batch = encode([BatchInput(0, None, bytes(300 << 20))], codec=4)
     assert len(batch) < 1 << 20
