@@ -219,6 +219,7 @@ def test_a_damaged_metadata_log_starts_again(source: Path) -> None:
     assert found["committed"] == golden("v1")["committed"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_whatever_is_damaged_nothing_wrong_is_served(source: Path, first: int) -> None:
     for seed in range(first, first + 20):
