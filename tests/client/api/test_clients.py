@@ -292,7 +292,7 @@ class TestWhatIsSafe:
     @pytest.mark.variants(1)
     def test_a_node_that_is_gone(self, kind: str, duramen_broker_factory: Callable[..., Broker]) -> None:
         broker = duramen_broker_factory()
-        face = Face(kind, broker.http_url, timeout_s=2)
+        face = Face(kind, broker.http_url, timeout_s=1)
         face.streams("create", "s")
         face.produce("s", ["a"])
         broker.crash()
