@@ -1,11 +1,22 @@
-"""Idempotent producers of queues' topics and of topics of the inventory while leaders of their shards are killed."""
+"""Idempotent producers of queues' topics and of the inventory's while leaders of their shards are killed or cut off.
 
+CLUSTER_ROUNDS=N cuts so many times, CLUSTER_SEED=N with another seed.
+"""
+
+import os
+import random
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.clients import CONFLUENT, until
+from tests.cluster.judged import cut_and_kill, running, world
+from tests.consistency.clients import Client, Pipelined
+from tests.consistency.history import Poll
+from tests.leaks import close_leaked_sockets
 from tests.raw import connect, produce_bytes
 
 import duramen
@@ -130,3 +141,68 @@ def test_a_producer_with_batches_in_flight_goes_on_while_each_node_is_killed(tmp
         for topic in TOPICS:
             reads = CONFLUENT.consume(nodes.bootstrap_servers, topic, 1, count)
             assert [read.value for read in reads] == [b"%d" % number for number in range(count)]
+
+
+class LightProducer(Pipelined):
+    """An idempotent producer with several batches in flight to topics without a partition of their own."""
+
+    records = False
+
+    def work(self) -> None:
+        self.delivered: dict[int, tuple[str, int]] = {}
+        self.failed = 0
+        producer, number = self.producer(), self.process
+        while not self.stopping.wait(0.02):
+            for _ in range(self.chance.randrange(1, self.most)):
+                number += 10  # the last digit is that of the producer
+                told = partial(self.told, number)
+                producer.produce(self.chance.choice(TOPICS), b"%d" % number, on_delivery=told)
+            producer.flush(WAIT_S)
+
+    def told(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.delivered[number] = message.topic() or "", message.offset() or 0
+        else:
+            self.failed += 1
+
+    def check(self, found: Sequence[Poll]) -> None:
+        del found
+        stored = [one for one in read_all(str(self.settings["bootstrap.servers"])) if one[2] % 10 == self.process]
+        places = {value: (topic, offset) for topic, offset, value in stored}
+        assert len(places) == len(stored)
+        assert {value: place for value, place in places.items() if value in self.delivered} == self.delivered
+        assert not self.failed
+        for topic in TOPICS:
+            values = [value for one, _, value in stored if one == topic]
+            assert values == sorted(values)
+
+
+def read_all(address: str) -> list[tuple[str, int, int]]:
+    """The topic, offset and value of each record of all topics."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "all", "enable.partition.eof": True, "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in TOPICS])
+    found, ended = list[tuple[str, int, int]](), set[str]()
+
+    def read() -> Collection[str]:
+        for message in consumer.consume(1000, 0.5):
+            if message.error() is None:
+                found.append((message.topic() or "", message.offset() or 0, int(message.value() or b"")))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.topic() or "")
+        return ended if len(ended) == len(TOPICS) else ()
+
+    until(read, 2 * WAIT_S)
+    consumer.close()
+    return found
+
+
+@pytest.mark.long
+def test_nothing_is_stored_twice_while_leaders_are_cut_off(tmp_path: Path) -> None:
+    chance = random.Random(os.environ.get("CLUSTER_SEED", "1"))
+    with world(tmp_path) as cluster:
+        make_topics(cluster.nodes)
+        clients: tuple[type[Client], ...] = (Pipelined, LightProducer, LightProducer)
+        with running(cluster, clients) as run:
+            for _ in range(int(os.environ.get("CLUSTER_ROUNDS", "3"))):
+                cut_and_kill(cluster, run, chance)
+    close_leaked_sockets()

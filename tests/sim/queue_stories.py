@@ -5,8 +5,10 @@ from typing import Any, Final
 
 from tests.coordinators.queue.spaces import Space
 
+from duramen.codec.batch import BatchInput, encode
 from duramen.queues.machine import Delete, Edit, Empty, Replace
 from duramen.queues.operations import NewEntry
+from duramen.service.queue_topics import QueueTopics
 from duramen.sim.broker import CallbackResult
 
 __all__ = ["QUEUE_STORIES"]
@@ -50,6 +52,23 @@ def a_request_comes_twice() -> None:
     space = Space()
     first, again = (space.put((_QUEUE, b"once"), request="an id") for _ in range(2))
     assert first == again
+    assert space.values(_QUEUE) == [b"once"]
+
+
+def a_producer_sends_again_after_a_start() -> None:
+    space = Space(queue_topic_prefix="topic.")
+    batch, answers = (
+        encode([BatchInput(1, None, b"once")], producer_id=7, producer_epoch=0, base_sequence=0),
+        list[Any](),
+    )
+    for _ in range(2):
+        topic, answer = QueueTopics(space.hand.broker).find(f"topic.{_QUEUE.decode()}"), CallbackResult[Any]()
+        assert topic is not None
+        topic.append(memoryview(batch), answer, all_replicas=True)
+        space.hand.settle()
+        answers.append(answer.value)
+        space.hand.restart()
+    assert answers[0] == answers[1]
     assert space.values(_QUEUE) == [b"once"]
 
 
@@ -168,6 +187,7 @@ QUEUE_STORIES: Final[Mapping[str, Callable[[], None]]] = {
     "queue-head-too-far": the_last_entry_is_acknowledged_first,
     "queue-half-replaced": several_runs_are_taken_back,
     "queue-request-twice": a_request_comes_twice,
+    "queue-producer-forgotten": a_producer_sends_again_after_a_start,
     "queue-log-cut-early": rows_are_damaged_after_the_log_was_cut,
     "queue-leased-twice": two_lease_from_one_queue,
     "queue-ack-lost": the_node_starts_again_under_a_lease,

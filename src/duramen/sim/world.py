@@ -103,7 +103,7 @@ class NodeWorld:
         queues = random.Random(f"{seed}/queue space")
         damaged = self.profile.flips or self.profile.decays
         self.queues = queues if queues.random() < _QUEUES and not damaged else None
-        self.workload = Workload(clients, self.queues)
+        self.workload = Workload(clients, self.queues, random.Random(f"{seed}/queue producers"))
         self._decay = Decay(self.disk, random.Random(f"{seed}/decay"))
         self._view_damage = ViewDamage(self.disk, keyed)
         self.crashes = 0

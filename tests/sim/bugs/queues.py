@@ -9,6 +9,7 @@ from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.streams import Stream
 from duramen.codec.batch import BatchInput, DecodedRecord
+from duramen.codec.sequences import FIRST_DERIVED_ID
 from duramen.coordinators.runtime.active import ActiveShard
 from duramen.coordinators.runtime.checkpoints import RowCheckpoints
 from duramen.coordinators.runtime.rows import RowStates
@@ -37,6 +38,9 @@ from duramen.queues.rows import (
 from duramen.queues.runs import QueueEntry, Run
 from duramen.service import queue_leases
 from duramen.storage.log.log import Log
+from duramen.storage.log.producers import ProducerTable
+from duramen.storage.recovery import recovery
+from duramen.storage.recovery.recovery import Recovered
 
 __all__ = ["QUEUE_BUGS"]
 
@@ -223,6 +227,17 @@ def _never_stale(right: Original) -> Original:
     return written
 
 
+def _forget_derived(right: Original) -> Original:
+    def run(self: Any) -> Recovered:
+        recovered: Recovered = right(self)
+        for log in recovered.logs.values():
+            known = [row for row in log.producers.rows() if row[0] < FIRST_DERIVED_ID]
+            log.producers = ProducerTable(known, log.producers.forgotten_id)
+        return recovered
+
+    return run
+
+
 QUEUE_BUGS: Final = (
     Bug("queue-answered-early", "answered before committed", (Place(ActiveShard, "_append", _answer_appended),)),
     Bug(
@@ -245,6 +260,11 @@ QUEUE_BUGS: Final = (
         "queue-log-cut-early",
         "log cut below what the older checkpoint has",
         (Place(RowCheckpoints, "floor", _cut_applied),),
+    ),
+    Bug(
+        "queue-producer-forgotten",
+        "producers of queues' topics forgotten by a restart",
+        (Place(recovery._Recovery, "run", _forget_derived),),
     ),
     Bug("queue-leased-twice", "two holders of one entry", (Place(ShardLeases, "lease", _lease_again),)),
     Bug(

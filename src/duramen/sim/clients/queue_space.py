@@ -53,12 +53,12 @@ class SimulatedSpace:
             kept = chance.choice(_BOUNDED)
         elif chance.random() < 0.6:
             deliveries = chance.choice((1, 2, 3))
-        self._config = {
+        self.config = {
             **_CONFIG, "retention.ms": str(kept.ms), "retention.bytes": str(kept.bytes),
             "retention.records": str(kept.entries),
         }  # fmt: skip
         if deliveries:
-            self._config |= {DEAD_LETTER_QUEUE: DEAD_LETTERS.decode(), DELIVERY_COUNT_LIMIT: str(deliveries)}
+            self.config |= {DEAD_LETTER_QUEUE: DEAD_LETTERS.decode(), DELIVERY_COUNT_LIMIT: str(deliveries)}
         self.dead = DeadLetters(deliveries)
         self.said: dict[bytes, Said] = {}  # the newest request with an id, by queue
         clients.checker.others.add(_NAME)
@@ -89,7 +89,7 @@ class SimulatedSpace:
             else:
                 clients.may_fail("making the queue space", error)
 
-        definition = Definition(_NAME, SHARDS, self._config)
+        definition = Definition(_NAME, SHARDS, self.config)
         clients.broker.create_stream(definition, clients.answer(created), idempotent=True)
 
     @property

@@ -13,6 +13,7 @@ from duramen.queues.operations import NewEntry
 from duramen.service.queues import Enqueued, queue_of, request_of
 from duramen.sim.checkers.queues import Fate, ModelEntries, ModelEntry, ModelTimes, QueueModel, Unsure, identity
 from duramen.sim.clients.queue_leases import QueueLeases
+from duramen.sim.clients.queue_producers import QueueProducers
 from duramen.sim.clients.queue_reads import QueueReads
 from duramen.sim.clients.queue_space import SHARDS, Answer, Said, SimulatedSpace
 from duramen.sim.clients.shared import Clients
@@ -30,10 +31,12 @@ _READS_DEAD: Final = 0.1
 class SimulatedQueues:
     """All clients of the queues of a space. `begin` for each process."""
 
-    def __init__(self, clients: Clients, chance: random.Random) -> None:
+    def __init__(self, clients: Clients, chance: random.Random, producing: random.Random) -> None:
+        """Producers of the queues' topics draw from `producing`."""
         self._clients = clients
         self._chance = chance
         self._space = SimulatedSpace(clients, chance)
+        self._producers = QueueProducers(self._space, producing)
         self._reads = reads = QueueReads(self._space)
         leases = QueueLeases(self._space)
         self._values = 0
@@ -51,6 +54,7 @@ class SimulatedQueues:
         """A process has started: pending requests get no response. `everything` is read at once."""
         self._ready = False
         self._space.begin()
+        self._producers.begin()
         self._reads.begin(everything=everything and self._made)
 
     def act(self) -> None:
@@ -72,6 +76,8 @@ class SimulatedQueues:
             self._say_again(model, said)
         elif model.unsure is not None:
             self._reads.read(model)
+        elif self._producers.is_next:
+            self._produce(model)
         else:
             chance.choices(self._steps, self._weights)[0](model)
 
@@ -162,6 +168,13 @@ class SimulatedQueues:
 
         afters = [partial(_enqueued, some, first) for some, first in zip(values, firsts, strict=True)]
         self._do(models, f"enqueue {len(entries)}", say, afters, known=bool(request))
+
+    def _produce(self, model: QueueModel) -> None:
+        """A batch of an idempotent producer: as a request with an id, it is repeated without an effect."""
+        values = [self._value() for _ in range(self._producers.count)]
+        model.put(values, ModelTimes(self._space.now_ms))
+        say = self._producers.batch_of(model.name, values)
+        self._do([model], f"produce {len(values)}", say, [partial(_enqueued, values, 0)], known=True)
 
     def _submit(self, command: QueueCommand, queue: bytes, done: Callable[[Answer], None]) -> None:
         space = self._space.stream

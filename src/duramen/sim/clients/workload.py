@@ -35,10 +35,10 @@ _UPKEEP_IDLE: Final = 0.15  # the probability of time passing for background wor
 class Workload:
     """All clients of a run. `begin` for each process; `over` once they are done with it."""
 
-    def __init__(self, clients: Clients, queues: random.Random | None = None) -> None:
-        """With `queues`, from which they draw, there are clients of light queues too."""
+    def __init__(self, clients: Clients, queues: random.Random | None, producing: random.Random) -> None:
+        """With `queues`, from which they draw, there are clients of light queues too; see `SimulatedQueues`."""
         self._clients = clients
-        self._queues = None if queues is None else SimulatedQueues(clients, queues)
+        self._queues = None if queues is None else SimulatedQueues(clients, queues, producing)
         self._writers = writers = SimulatedProducers(clients)
         self._readers = readers = Readers(clients)
         self._committers = committers = Committers(clients)
