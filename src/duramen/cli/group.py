@@ -155,7 +155,10 @@ def _reset(
     format_: str,
     server: NodeAddress,
 ) -> None:
-    """Reset the committed offsets of the consumer group GROUP. It must have no members: stop its consumers first."""
+    """Reset the committed offsets of the consumer group GROUP. It must have no members: stop its consumers first.
+
+    A share group starts at the new offsets, and its acknowledgements after them are discarded.
+    """
     check_askable(yes=yes or dry_run)
     body: dict[str, object] = {"to": to}
     if streams:

@@ -56,6 +56,7 @@ from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
 from duramen.coordinators.share.nodes import ShareDependencies, ShareNodes
+from duramen.coordinators.share.resets import ShareStarts
 from duramen.coordinators.share.shard import share_state_kind
 from duramen.coordinators.share.state import StateStream
 from duramen.coordinators.transaction.completion import TransactionDependencies
@@ -209,6 +210,7 @@ class BrokerParts(ABC):
         self.listing.find_shared = self.share_nodes.lags
         self.share_groups = self._share_groups()
         self.groups.kinds.add(self.share_groups)
+        self.resets.starts = ShareStarts(self.share_groups, self.share_nodes)
 
     @abstractmethod
     def create_stream(self, definition: Definition, done: Done, *, idempotent: bool = False) -> None:

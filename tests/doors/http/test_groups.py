@@ -150,7 +150,7 @@ def test_a_group_of_the_consumer_protocol_is_shown_like_every_other(node: NodePr
     ).items()
 
 
-def test_the_lag_of_a_share_group(node: NodeProcess, ask: Ask, stream: str) -> None:
+def test_the_lag_and_a_reset_of_a_share_group(node: NodeProcess, ask: Ask, stream: str) -> None:
     name = stream[-60:]
     assert ask("POST", "/v1/tenants", {"names": [f"t{name}"]})[0] == 200
     assert ask("POST", f"/v1/tenants/t{name}/namespaces", {"names": ["n"]})[0] == 200
@@ -177,8 +177,28 @@ def test_the_lag_of_a_share_group(node: NodeProcess, ask: Ask, stream: str) -> N
     assert (one["start_offset"], one["end_offset"], one["lag_seconds"] > 1_000_000) == (1, 10, True)
     assert [offsets[stream, 1][field] for field in ("start_offset", "end_offset", "lag_seconds")] == [None, 0, None]
     assert all(offsets[topic, 0]["end_offset"] > offsets[topic, 0]["start_offset"] for topic in (light, queue))
-    status, problem = ask("POST", f"/v1/groups/{quote(stream)}/offsets", {"to": "start"})
-    assert (status, problem["type"]) == (400, "request-invalid")
-    assert "share group, which commits no offsets" in problem["detail"]
     listed = ask("GET", f"/v1/groups?after={quote(stream[:-1])}&limit=10")[1]["groups"]
     assert {one["id"]: one["lag_records"] for one in listed}[stream] == 10
+    starts = {(one["stream"], one["partition"]): one["start_offset"] for one in group["offsets"]}
+    lights = {(topic, 0): offsets[topic, 0]["end_offset"] for topic in (light, queue)}
+    path = f"/v1/groups/{quote(stream)}/offsets"
+    for asked, afters, lags in (
+        ({"to": "end"}, {**lights, (stream, 0): 10, (stream, 1): 0}, [0, 0, 0, 0]),
+        ({"to": "-2", "streams": [stream], "partition": 0}, {(stream, 0): 8}, [0, 0, 2, 0]),
+        ({"to": "start"}, None, [3, 3, 10, 0]),
+    ):
+        planned = ask("POST", path, {**asked, "dry_run": True})
+        assert planned[0] == 200
+        assert ask("POST", path, asked) == planned
+        moves = {(one["stream"], one["partition"]): (one["before"], one["after"]) for one in planned[1]["offsets"]}
+        assert all(starts[place] == before for place, (before, _) in moves.items())
+        assert afters is None or {place: after for place, (_, after) in moves.items()} == afters
+        starts |= {place: after for place, (_, after) in moves.items()}
+        group = ask("GET", f"/v1/groups/{quote(stream)}")[1]
+        found = {(one["stream"], one["partition"]): one["lag_records"] for one in group["offsets"]}
+        assert [found[place] for place in [(light, 0), (queue, 0), (stream, 0), (stream, 1)]] == lags
+    late = RawShareConsumer(node, stream, stream, "late")
+    late.join()
+    status, problem = ask("POST", path, {"to": "start"})
+    assert (status, problem["type"]) == (409, "group-not-empty")
+    late.leave()

@@ -1,11 +1,14 @@
-"""Resets the offsets of a group without members. They are stored like a commit of a client without a group member."""
+"""Resets the offsets of a group without members. They are stored like a commit of a client without a group member.
+
+Share groups commit no offsets: their start offsets are reset.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from duramen.base.countdown import Countdown
-from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, RequestInvalid, StreamNotFound
+from duramen.base.errors import DuramenError, GroupNotEmpty, GroupNotFound, StreamNotFound
 from duramen.base.ports import Clock
 from duramen.base.positions import At, Last, Position, Since
 from duramen.broker.list_offsets import BoundsOf, ListOffsetsPartition, PartitionBounds
@@ -16,7 +19,7 @@ from duramen.coordinators.group.kinds import GroupKind
 from duramen.groups.records import CommittedOffset, OffsetKey
 from duramen.groups.values import GroupState
 
-__all__ = ["OffsetReset", "PlannedOffsets", "Resets"]
+__all__ = ["OffsetReset", "PlannedOffsets", "Resets", "StartOffsets"]
 
 _STRANGER: Final = CommitMember("", None, -1)
 
@@ -32,7 +35,7 @@ class OffsetReset(NamedTuple):
 
 
 class PlannedOffsets(NamedTuple):
-    """A partition, its committed offset before the reset (None: none), and after it."""
+    """A partition, its offset before the reset (None: none), and after it."""
 
     stream: str
     partition: int
@@ -49,6 +52,21 @@ class _Target(NamedTuple):
     partition: Partition | None
 
 
+class StartOffsets(Protocol):
+    """The start offsets of share groups in partitions, by the key names of their topics."""
+
+    def stored(self, group_id: str) -> list[str]:
+        """The key names of the topics of a group."""
+
+    def find(self, keys: Sequence[OffsetKey], done: Callable[[list[int | None] | DuramenError], None]) -> None:
+        """Where a group starts in partitions; None: it has read nothing of one."""
+
+    def store(
+        self, group_id: str, starts: Sequence[tuple[OffsetKey, int]], done: Callable[[DuramenError | None], None]
+    ) -> None:
+        """Have a group without members start at these offsets; `done` is called once that is durable."""
+
+
 Done = Callable[[list[PlannedOffsets] | DuramenError], None]
 
 
@@ -63,6 +81,7 @@ class Resets:
         ensure_offsets: Callable[[Callable[[DuramenError | None], None]], None],
         bounds: BoundsOf,
     ) -> None:
+        self.starts: StartOffsets | None = None
         self._bounds = bounds
         self._streams = streams
         self._groups = groups
@@ -74,9 +93,13 @@ class Resets:
 
         An offset outside a log becomes the log's start or end, as with Kafka's tool; a time is looked up as in
         ListOffsets. On an error (GroupNotFound unless streams are named, which creates the group; GroupNotEmpty;
-        RequestInvalid for a share group; StreamNotFound; or another) nothing changes.
+        StreamNotFound; or another) nothing changes.
         """
-        topics, stored = self._groups.topics, self._stored(request.group_id)
+        try:
+            topics, stored = self._groups.topics, self._stored(request.group_id)
+        except DuramenError as error:
+            done(error)
+            return
 
         def known(error: DuramenError | None) -> None:
             if error is None:
@@ -96,8 +119,16 @@ class Resets:
             topics.find_stored([*dict.fromkeys(request.streams)], found)
 
     def _stored(self, group_id: str) -> list[str]:
-        """The key names of a group's offsets."""
+        """The key names of a group's offsets. Raises BatchCorrupt."""
+        starts = self._starts(group_id)
+        if starts is not None:
+            return starts.stored(group_id)
         return [*dict.fromkeys(key.topic for key, _ in self._groups.all_committed(group_id))]
+
+    def _starts(self, group_id: str) -> StartOffsets | None:
+        """The start offsets, if it is a share group."""
+        found = self._groups.kinds.of(group_id)
+        return self.starts if found is not None and found.kind is GroupKind.SHARE else None
 
     def _reset(self, request: OffsetReset, named: Mapping[str, str], done: Done) -> None:
         """Reset the offsets of topics, which are stored under these key names."""
@@ -138,12 +169,8 @@ class Resets:
             if request.streams is None:
                 raise
             return
-        if described.kind is GroupKind.SHARE:
-            raise RequestInvalid(
-                f"group {request.group_id} is a share group, which commits no offsets: kafka-share-groups.sh resets it"
-            )
         members = len(described.snapshot.members)
-        if members or described.state is not GroupState.EMPTY:
+        if members or described.state.value != GroupState.EMPTY.value:
             raise GroupNotEmpty(f"group {request.group_id} has {members} members: stop them first")
 
     def _targets(self, request: OffsetReset, named: Mapping[str, str]) -> list[_Target]:
@@ -174,20 +201,34 @@ class Resets:
         done: Done,
         found: Sequence[PartitionBounds | DuramenError],
     ) -> None:
-        moves, keys = list[PlannedOffsets](), list[OffsetKey]()
-        for target, bounds in zip(targets, found, strict=True):
+        afters = list[int]()
+        for bounds in found:
             if isinstance(bounds, DuramenError):
                 done(bounds)
                 return
-            after = _resolve(request.to, bounds)
-            keys.append(OffsetKey(request.group_id, target.stored, target.number))
-            committed = self._groups.committed(keys[-1])
-            before = None if committed is None else committed.offset
-            moves.append(PlannedOffsets(target.name, target.number, before, after))
-        if request.dry_run or not moves:
-            done(moves)
+            afters.append(_resolve(request.to, bounds))
+        keys = [OffsetKey(request.group_id, target.stored, target.number) for target in targets]
+
+        def known(befores: list[int | None] | DuramenError) -> None:
+            if isinstance(befores, DuramenError):
+                done(befores)
+                return
+            moves = [
+                PlannedOffsets(target.name, target.number, before, after)
+                for target, before, after in zip(targets, befores, afters, strict=True)
+            ]
+            if request.dry_run or not moves:
+                done(moves)
+            else:
+                self._ensure(
+                    lambda error: done(error) if error is not None else self._commit(request, keys, moves, done)
+                )
+
+        starts = self._starts(request.group_id)
+        if starts is not None:
+            starts.find(keys, known)
         else:
-            self._ensure(lambda error: done(error) if error is not None else self._commit(request, keys, moves, done))
+            known([None if (one := self._groups.committed(key)) is None else one.offset for key in keys])
 
     def _commit(
         self, request: OffsetReset, keys: Sequence[OffsetKey], moves: list[PlannedOffsets], done: Done
@@ -196,6 +237,11 @@ class Resets:
             self._check_empty(request)  # a member may have joined meanwhile
         except DuramenError as error:
             done(error)
+            return
+        starts = self._starts(request.group_id)
+        if starts is not None:
+            wanted = [(key, move.after) for key, move in zip(keys, moves, strict=True)]
+            starts.store(request.group_id, wanted, lambda error: done(moves if error is None else error))
             return
         now_ms = self._clock.wall_ms()
         offsets = [
