@@ -61,7 +61,9 @@ def test_ceilings_are_the_first_rows_of_scans(view: ViewStore) -> None:
     view.write([(b"%03d" % number, b"v%d" % number) for number in range(0, 300, 3)], [])
     keys = [b"%03d" % number for number in (150, 7, 299, 0, 151, 296, 7)]
     for end in (b"200", b"298", b"~"):
-        assert view.ceilings(keys, end) == [next(view.scan(key, end), None) for key in keys]
+        found = [next(view.scan(key, end), None) for key in keys]
+        assert view.ceilings(keys, end) == found
+        assert [view.ceiling(key, end) for key in keys] == found
     assert view.ceilings([], b"~") == []
 
 

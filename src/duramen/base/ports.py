@@ -174,9 +174,13 @@ class StateRows(Protocol):
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Plain: entries with `first <= key < end` in order. Raises as `get`."""
 
+    def ceiling(self, key: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """Plain: the first entry at or behind `key`, before `end`. Raises as `scan`."""
+        return next(self.scan(key, end), None)
+
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
-        """Plain: for each key the first entry at or behind it, before `end`. Raises as `scan`."""
-        return [next(self.scan(key, end), None) for key in keys]
+        """Plain: `ceiling` of each key. Raises as `scan`."""
+        return [self.ceiling(key, end) for key in keys]
 
 
 class ViewStore(StateRows, Protocol):

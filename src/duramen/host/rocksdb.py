@@ -141,6 +141,21 @@ class RocksViewStore:
         options.set_iterate_upper_bound(end)
         return self._read(self._cursor(first, options))
 
+    def ceiling(self, key: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        rows = self._db.iter(options)
+        try:
+            rows.seek(key)
+            if rows.valid():
+                return bytes(rows.key()), bytes(rows.value())
+            rows.status()  # an iterator ends at a damaged block as at the last row
+        except Exception as error:
+            raise self._failed(error) from error
+        finally:
+            del rows  # a traceback would keep it, and with it the files
+        return None
+
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
         # One iterator for all of them: making it takes longer than a seek.
         if not keys:

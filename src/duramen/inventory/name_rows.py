@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 from heapq import merge
 
 from duramen.base.ports import StateRows
-from duramen.inventory.packing import find_names, unpack_names
+from duramen.inventory.packing import find_name, find_names, unpack_names
 from duramen.inventory.rows import (
     ALIAS,
     SEQUENCE_BYTES,
@@ -41,7 +41,12 @@ def _sequence(block: Block, place: int) -> bytes:
 
 def in_block(rows: StateRows, namespace: int, name: bytes) -> bytes | None:
     """The value of a name in a block."""
-    return in_blocks(rows, ((namespace, name),))[0]
+    found = rows.ceiling(block_key(namespace, name), block_end(namespace))
+    if found is None:
+        return None
+    block = read_block(found[1])
+    place = find_name(block.body, name)
+    return None if place is None else _sequence(block, place)
 
 
 def in_blocks(rows: StateRows, names: Sequence[tuple[int, bytes]]) -> list[bytes | None]:

@@ -101,6 +101,11 @@ class LogRows(StateRows):
         """Entries with `first <= key < end` in order."""
         return self._without_prefix(self._prefix + first, self._prefix + end)
 
+    def ceiling(self, key: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """The first entry at or after `key`, before `end`."""
+        row = self._store.ceiling(self._prefix + key, self._prefix + end)
+        return None if row is None else (row[0][len(self._prefix) :], row[1])
+
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
         """For each key the first entry at or after it, before `end`."""
         skipped = len(self._prefix)

@@ -141,6 +141,13 @@ class RowState:
         except StateDamaged as error:
             raise self._damaged(error) from None
 
+    def ceiling(self, key: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """The first entry at or after `key`, before `end`. Raises like `get`."""
+        try:
+            return self._rows().ceiling(key, end)
+        except StateDamaged as error:
+            raise self._damaged(error) from None
+
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> Sequence[tuple[bytes, bytes] | None]:
         """For each key the first entry at or after it, before `end`. Raises like `get`."""
         try:
