@@ -101,5 +101,8 @@ class LightTopics(Protocol):
     def find_many(self, keys: Collection[str | UUID]) -> Mapping[str | UUID, LightTopic]:
         """Those of these names and ids that there are, where no stream has them: looked up together."""
 
+    def problem(self, key: str | UUID) -> DuramenError | None:
+        """Why it is unknown at present whether there is a topic of that name or id that was not found."""
+
     def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
         """Places of some of these names, where no stream has them: of many names, without an object for each."""

@@ -15,10 +15,12 @@ from duramen.base.errors import (
     BatchInvalid,
     CoordinatorLoading,
     DuramenError,
+    NameNotResolved,
     NotCoordinator,
     NotLeader,
     OffsetNotAvailable,
     QueueTransactionRefused,
+    TopicNotFound,
 )
 from duramen.base.ids import shard_of
 from duramen.base.ports import StateRows
@@ -149,6 +151,22 @@ class QueueTopics:
             elif (topic := self.find(key)) is not None:
                 found[key] = topic
         return found | self._of_inventory(paths)
+
+    def problem(self, key: str | UUID) -> DuramenError | None:
+        """As of `LightTopics`: rows of the inventory are loading, or damaged."""
+        if not self.broker.alone or not self.broker.inventory.is_made:
+            return None  # on a cluster a request waits for the shards
+        path = kafka_path(key) if isinstance(key, str) and self._space_of(key) is None else None
+        try:
+            if isinstance(key, LastingId):
+                self.broker.inventory.by_id(key)
+            elif path is not None:
+                self.broker.inventory.lookup_paths(self.account, [path])
+        except TopicNotFound:
+            return None
+        except DuramenError as error:
+            return NameNotResolved(f"it is unknown whether there is a topic {key}: {error}")
+        return None
 
     def places(self, names: Collection[str]) -> dict[str, LightPlace]:
         """As of `LightTopics`: those of the inventory."""

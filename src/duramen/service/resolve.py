@@ -94,6 +94,10 @@ class _AllTopics(Mapping[TopicKey, Topic | LightTopic]):
         found.update(self._light.find_many([key for key in keys if key not in found]))
         return found
 
+    def problem(self, key: TopicKey) -> DuramenError | None:
+        """Why it is unknown whether a light topic exists: see `LightTopics`."""
+        return self._light.problem(key)
+
     def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
         """The places of some light topics: see `LightTopics`."""
         streams = self._streams
@@ -142,7 +146,10 @@ class ResolvedTopics:
     def looked_up(self, keys: Collection[TopicKey]) -> "ResolvedTopics":
         """The same of these topics alone, which are looked up together."""
         if isinstance(self._found, _AllTopics):
-            return ResolvedTopics(self._found.look_up(keys), self._errors)
+            found = self._found.look_up(keys)
+            lacking = ((key, self._found.problem(key)) for key in keys if key not in found)
+            problems = {key: problem for key, problem in lacking if problem is not None}
+            return ResolvedTopics(found, {**problems, **self._errors} if problems else self._errors)
         return self
 
     def places(self, names: Collection[str]) -> Mapping[str, LightPlace]:
@@ -175,7 +182,8 @@ class ResolvedTopics:
             return InventoryTopicRefused(f"{light.name} is a topic of the inventory, not a stream")
         if light is not None:
             return QueueTopicRefused(f"{light.name} is the topic of a queue, not a stream")
-        return self._errors.get(key) or StreamNotFound(f"there is no stream {key}")
+        problem = self._errors.get(key) or (self._found.problem(key) if isinstance(self._found, _AllTopics) else None)
+        return problem or StreamNotFound(f"there is no stream {key}")
 
     def get(self, key: TopicKey) -> Topic:
         """The topic. Raises StreamNotFound, TopicNotAuthorized, NameNotResolved."""

@@ -6,6 +6,7 @@ from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.broker.membership import MetadataListener
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.service.assembly import BrokerParts
 
 __all__ = ["Startup"]
@@ -75,7 +76,11 @@ class Startup:
             self._parts.views.remove_leftovers()
             self._parts.inventory.start()
             self._parts.unclean.on_event(None)
-        self._done(error)
+        if error is None and self._parts.alone:
+            # Names of its topics would be unknown; a damaged shard does not prevent the start.
+            self._parts.coordinators.when_loaded(INVENTORY_STREAM, lambda _: self._done(None))
+        else:
+            self._done(error)
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
