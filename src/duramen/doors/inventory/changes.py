@@ -1,11 +1,18 @@
 """Requests to follow the inventory, and their responses, shared by the doors."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol
 
-from duramen.base.errors import DuramenError, NodeBusy, RequestInvalid
+from duramen.base.errors import (
+    DuramenError,
+    NamespaceNotFound,
+    NodeBusy,
+    RequestInvalid,
+    TenantNotFound,
+    TopicNotFound,
+)
 from duramen.coordinators.inventory.feed import ChangePage
 from duramen.inventory.feed import FeedScope
 from duramen.service.broker import Broker
@@ -54,20 +61,18 @@ async def poll(
     """
     if wait_ms and len(polls) >= _MOST_POLLS:
         raise NodeBusy(f"{_MOST_POLLS} requests already wait for changes: retry later, or with wait_ms=0")
-    if by_id and wait_ms:  # of a deleted entity nothing would come
-        page = await _poll(broker, polls, scope, position, limit, 0)
+    ask = partial(_page, broker, polls, scope, limit)
+    if by_id and wait_ms:
+        page = await _followed(broker, ask, await ask(position, 0))  # without a wait for what is gone
         if page.changes:
             return page
-        await _check_followed(broker, page.scope)
         position = page.position
-    page = await _poll(broker, polls, scope, position, limit, wait_ms)
-    if by_id and not page.changes:
-        await _check_followed(broker, page.scope)
-    return page
+    page = await ask(position, wait_ms)
+    return await _followed(broker, ask, page) if by_id else page
 
 
-async def _poll(
-    broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], position: str, limit: int,
+async def _page(
+    broker: Broker, polls: set[asyncio.Future[Any]], scope: Callable[[], FeedScope], limit: int, position: str,
     wait_ms: int,
 ) -> ChangePage:  # fmt: skip
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -78,6 +83,22 @@ async def _poll(
     finally:
         polls.discard(future)
         cancel()
+    return page
+
+
+async def _followed(
+    broker: Broker, ask: Callable[[str, int], Coroutine[Any, Any, ChangePage]], page: ChangePage
+) -> ChangePage:  # fmt: skip
+    """The page, unless it is empty and its entity is gone; the last changes may have come after the page."""
+    if page.changes:
+        return page
+    try:
+        await _check_followed(broker, page.scope)
+    except (TenantNotFound, NamespaceNotFound, TopicNotFound):
+        last = await ask(page.position, 0)
+        if not last.changes:
+            raise
+        return last
     return page
 
 

@@ -8,10 +8,10 @@ from typing import Final, cast
 import h11
 import msgspec
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from duramen.base.errors import NodeBusy, RequestInvalid
+from duramen.base.errors import DuramenError, NodeBusy, NodeStopping, OutcomeUnknown, RequestInvalid
 from duramen.doors.http.serving.bodies import RECEIVE_S
 from duramen.doors.http.serving.problems import PROBLEM_JSON, answer_with
 from duramen.doors.problems import problem_of
@@ -37,11 +37,28 @@ class HttpServer(uvicorn.Server):
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._has_room():
-            await self._app(scope, receive, send)
+            await self._answer(scope, receive, send)
             return
         error = NodeBusy(f"{MOST_CONNECTIONS} connections are open; close some, or retry later")
         refusal = answer_with(problem_of(error, scope["path"]), {"Connection": "close", "Retry-After": "1"})
         await refusal(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; if the node stops before it has responded, respond in its place."""
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if not self.should_exit:
+                raise
+            if not begun:
+                await answer_with(problem_of(_cut_off(scope["method"]), scope["path"]))(scope, receive, send)
 
     def _has_room(self) -> bool:
         connections, most = self.server_state.connections, MOST_CONNECTIONS + self._waiting()
@@ -54,6 +71,12 @@ class HttpServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _cut_off(method: str) -> DuramenError:
+    """Why a request has no other response: the node has stopped meanwhile."""
+    why = "this node stopped before the request ended"
+    return NodeStopping(why) if method in ("GET", "HEAD") else OutcomeUnknown(why)
 
 
 class _Joining:
