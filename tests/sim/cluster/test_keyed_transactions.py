@@ -55,7 +55,7 @@ BUGS: Final = (
     ),
 )  # fmt: skip
 
-FOUND_BY: Final = {"cut-in-two": 3, "markers-under-way": 3}
+FOUND_BY: Final = {"cut-in-two": 5, "markers-under-way": 3}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ FOUND_BY: Final = {
     "acknowledge-own": 2,
     "report-written": 2,
     "elect-anybody": 4,
-    "show-all": 1,
+    "show-all": 3,
     "take-any-first-sequence": 19,
     "refuse-while-starting": 100,
     "on-committed": 1,
