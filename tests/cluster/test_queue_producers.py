@@ -185,9 +185,10 @@ def read_all(address: str) -> list[tuple[str, int, int]]:
 
     def read() -> Collection[str]:
         for message in consumer.consume(1000, 0.5):
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 found.append((message.topic() or "", message.offset() or 0, int(message.value() or b"")))
-            elif message.error().code() == KafkaError._PARTITION_EOF:
+            elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.topic() or "")
         return ended if len(ended) == len(TOPICS) else ()
 
