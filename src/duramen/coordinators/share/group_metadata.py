@@ -5,9 +5,10 @@ found again, and this coordinator may repeat every step as long as there is no o
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
-from duramen.base.errors import DuramenError, NotCoordinator
+from duramen.base.errors import BatchCorrupt, DuramenError, NotCoordinator
 from duramen.base.ids import StreamId
 from duramen.coordinators.group.offsets import GroupOffsets
 from duramen.coordinators.share.persister import Begin, Mandate, SharePersister
@@ -79,8 +80,12 @@ class ShareGroupMetadata:
         return [ShareKey(group, *place) for place in sorted(self.get(group).kept)]
 
     def topic_ids(self) -> set[StreamId]:
-        """The topics of all groups, by the ids under which their states are stored."""
-        return {topic_id for group in self.each() for topic_id, _ in self.get(group).every}
+        """The topics of all groups whose records can be read, by the ids under which their states are stored."""
+        found = set[StreamId]()
+        for group in self.each():
+            with suppress(BatchCorrupt):
+                found.update(topic_id for topic_id, _ in self.get(group).every)
+        return found
 
     # -- changing -----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
+from duramen.base.errors import BatchCorrupt, DuramenError, NotLeader, OutcomeUnknown
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
@@ -130,7 +130,7 @@ class ShareNodes:
 
         None: it has begun to read none, or a leader did not answer within two seconds.
         """
-        keys = [self.inventory.keys(group) for group in groups]
+        keys = [self._keys(group) for group in groups]
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
         waiting = True
 
@@ -143,6 +143,13 @@ class ShareNodes:
 
         deadline = self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _LAGS_MS, answer)
         self._ask_leaders(chain.from_iterable(keys), found, answer)
+
+    def _keys(self, group: str) -> list[ShareKey]:
+        """The share partitions of a group; none if its record cannot be read."""
+        try:
+            return self.inventory.keys(group)
+        except BatchCorrupt:
+            return []
 
     def _locate(self, request: Locate, done: Answered[Located]) -> None:
         """Answer for partitions led here, some at a time: the lag in a queue takes a count of its entries."""
