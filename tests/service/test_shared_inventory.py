@@ -1,5 +1,6 @@
 """Share groups on topics of the inventory: state follows the topic through renames and moves, and ends with it."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,72 @@ def test_the_state_ends_with_the_namespace() -> None:
     shop.hand.advance(1000)
     assert not states(shop.broker)
     assert not shop.broker.share_groups.has(GROUP)
+
+
+class RenamedTopic:
+    """A topic that is renamed and moved while two members of a group read it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.shop = SharedInventory(TOPIC)
+        self.shop.beat(TOPIC)
+        self.key = self.shop.key(TOPIC)
+        self.names = [TOPIC]
+        self.sent = list[bytes]()
+        self.accepted = set[bytes | None]()
+        self.held: dict[int, tuple[str, bytes | None]] = {}
+
+    def run(self, steps: int) -> None:
+        acts = (self.put, self.take, self.take, self.say, self.say, self.rename, self.restart)
+        for _ in range(steps):
+            self.chance.choices(acts, (4, 3, 3, 4, 4, 2, 1))[0]()
+        while len(self.accepted) < len(self.sent):
+            self.shop.hand.advance(31_000)  # locks end
+            self.held.clear()
+            self.take()
+            assert self.held
+            for offset in list(self.held):
+                self.tell(offset, ACCEPT)
+        assert self.accepted == {*self.sent}
+        assert self.shop.take(self.key) == {}
+
+    def put(self) -> None:
+        self.sent.append(b"%d" % len(self.sent))
+        assert self.shop.put(self.chance.choice(self.names), self.sent[-1]) is None
+
+    def take(self) -> None:
+        owner = self.chance.choice("mn")
+        for offset, (_, value) in self.shop.take(self.key, owner).items():
+            assert value not in self.accepted
+            assert offset not in self.held
+            self.held[offset] = owner, value
+
+    def say(self) -> None:
+        if self.held:
+            self.tell(self.chance.choice(list(self.held)), self.chance.choice([ACCEPT, ACCEPT, RELEASE]))
+
+    def tell(self, offset: int, type_: int) -> None:
+        owner, value = self.held.pop(offset)
+        self.shop.say(self.key, (offset, type_), owner=owner)
+        if type_ == ACCEPT:
+            self.accepted.add(value)
+
+    def rename(self) -> None:
+        to = self.chance.choice(["acme/dev", "acme/prod", "bolt/prod"]) + f"/t{self.chance.getrandbits(40)}"
+        keep_alias = self.chance.random() < 0.5
+        self.shop.move(self.names[0], to, keep_alias=keep_alias)
+        self.names = [to, *self.names[0 if keep_alias else 1 :]]
+        assert all(self.shop.key(name) == self.key for name in self.names)
+
+    def restart(self) -> None:
+        self.shop.restart()
+        self.held.clear()
+
+
+@pytest.mark.variants(3)
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_nothing_acknowledged_comes_again_whatever_the_topic_is_called(seed: int) -> None:
+    RenamedTopic(seed).run(80)
 
 
 class SharedInventories(SeveralInventories):
