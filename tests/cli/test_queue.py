@@ -38,7 +38,8 @@ def test_entries_are_put_read_edited_leased_and_acknowledged(node: NodeProcess, 
     assert queue("edit", "ann", first, "1").startswith(f"{first} has version ")
     leased = json.loads(queue("lease", "ann", "--for", "1m", "--format", "json"))
     assert (leased["value"], leased["deliveries"]) == ("1", 1)
-    queue("nack", "ann", first, leased["lease"])
+    for _ in range(2):
+        queue("nack", "ann", first, leased["lease"], "--request-id", "b")
     assert queue("get", "ann") == f"{first}  1\n"
     again = run("queue", "ack", stream_name, "ann", first, leased["lease"], server=node.http)
     assert (again.code, "no entry" in again.err) == (1, True)

@@ -347,11 +347,14 @@ def _ack(space: str, queue: str, position: str, lease: str, request_id: str, ser
     *_leased_entry,
     click.option("--delay", "delay_ms", type=_TIME, metavar="TIME", default=0, help="The delay until it can be leased "
     "again."),
-    server_option,
+    _request_id, server_option,
 )  # fmt: skip
-def _nack(space: str, queue: str, position: str, lease: str, delay_ms: int, server: NodeAddress) -> None:
+def _nack(
+    space: str, queue: str, position: str, lease: str, delay_ms: int, request_id: str, server: NodeAddress
+) -> None:  # fmt: skip
     """Give back the entry at POSITION, which LEASE is on: it was not processed."""
-    _settle(space, "nack", [{"queue": queue, "position": position, "lease": lease}], server, delay_ms=delay_ms)
+    entries = [{"queue": queue, "position": position, "lease": lease}]
+    _settle(space, "nack", entries, server, delay_ms=delay_ms, **_asked(request_id))
 
 
 # -- queues -----------------------------------------------------------------------------------------
