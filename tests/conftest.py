@@ -4,13 +4,14 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from duramen.node.process import NodeProcess
 from tests.examples import SEARCH, examples
+from tests.untyped import untyped
 
 # A shared machine is slow at times: no example fails for that. `make test` tries the same few examples every time, so
 # that what it says is about the change; `make test-long` searches with new ones and more (--hypothesis-profile=search).
@@ -27,6 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _KEPT_SLOWEST: Final = 100
 _A_SUITE: Final = 1000  # tests; fewer are a part of it
 
+_SPARK: Final = "tests/spark/"
 _LONGEST = ("spark", "sim", "cluster", "docs", "demo", "compat")
 
 # Many a test writes records with times that are years old: no check of retention comes between it and its reader.
@@ -44,6 +46,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _LONGEST.index(room) if room in _LONGEST else len(_LONGEST)
 
     items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests on Spark run in one worker: a second session would take long to start, and to be as fast."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduler = untyped("xdist.scheduler").LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
+    scheduler._split_scope = lambda nodeid: _SPARK if nodeid.startswith(_SPARK) else file_of(nodeid)
+    return scheduler
 
 
 def _mark_long_variants(items: list[pytest.Item]) -> None:
