@@ -39,7 +39,7 @@ LIMITS = SMALL._replace(wal_file_bytes=1 << 20, wal_max_bytes=16 << 20, copy_byt
 CONFIGS = st.sampled_from([LogConfig(segment_bytes=100_000), LogConfig(), LogConfig(durability="memory")])
 
 
-def _plain(rows: list[ProducerRow]) -> list[tuple[int, int, list[tuple[int, int, int]]]]:
+def _plain(rows: list[ProducerRow]) -> list[tuple[int, int, tuple[tuple[int, int, int], ...]]]:
     """What the table says but for times."""
     return sorted((row[0], row[1], row[3]) for row in rows)
 

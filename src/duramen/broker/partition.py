@@ -232,9 +232,9 @@ class Partition:
         if error is None and came is not batch and len(batch) > stream.max_message_bytes:
             error = too_large(batch, stream)
         if error is None and stream.shards and self.state is not None:
-            error = self.state.problem
-            if error is None and not self.is_repeated(head):
-                error = self.state.refusal(head.records)
+            error = self.state.problem or self.state.refusal(head.records)
+            if error is not self.state.problem and self.is_repeated(head):
+                error = None
         if error is not None:
             self._refuse(came, done, error)
             return

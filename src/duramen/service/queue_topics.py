@@ -360,7 +360,7 @@ class QueueTopic(LightTopic):
                 raise QueueTransactionRefused(f"{self.name} is {what} and takes no transactions")
             found = list(records(batch, verify=False, limit_bytes=self._space.decoded_limit_bytes))
             sealed = _entries(self.name, self._queue.name, found, self._new_owner(), head)
-            counted = _nothing if self.partition.is_repeated(head) else self._count(found)
+            counted = self._count(head, found)
         except DuramenError as error:
             self.partition.refused(head, error)
             done(-1, error)
@@ -372,9 +372,9 @@ class QueueTopic(LightTopic):
 
         self.partition.append(sealed, appended, all_replicas=all_replicas)
 
-    def _count(self, found: list[DecodedRecord]) -> Callable[[], None]:
+    def _count(self, head: Header, found: list[DecodedRecord]) -> Callable[[], None]:
         """Count records by the quota of bytes, until what is returned is called. Raises BytesQuotaExceeded."""
-        if self.entry is None:
+        if self.entry is None or self.partition.is_repeated(head):
             return _nothing
         size = stored_bytes((record.key, record.value, record.headers) for record in found)
         return self._broker.inventory.quotas.store(self._topics.account, self.entry, size)

@@ -30,8 +30,10 @@ _REMEMBERED = 5
 _SEQUENCE_MASK = 0x7FFFFFFF
 _MOST_SEQUENCES: Final = 1 << 24  # of a batch that `follow` accepts: with so few, a duplicate never has the next one
 
-ProducerRow = tuple[int, int, int, list[tuple[int, int, int]]]
-"""(producer id, epoch, timestamp of its last append in ms, [(first sequence, last sequence, base offset)])"""
+_Batches = tuple[tuple[int, int, int], ...]  # not a list: of tables with many ids, checkpoints would copy as many
+
+ProducerRow = tuple[int, int, int, _Batches]
+"""(producer id, epoch, timestamp of its last append in ms, ((first sequence, last sequence, base offset), …))"""
 
 
 class Appended(Protocol):
@@ -49,7 +51,7 @@ class Appended(Protocol):
 class _Producer:
     __slots__ = ("batches", "epoch", "last_ms")
 
-    def __init__(self, epoch: int, last_ms: int, batches: list[tuple[int, int, int]]) -> None:
+    def __init__(self, epoch: int, last_ms: int, batches: _Batches) -> None:
         self.epoch = epoch
         self.last_ms = last_ms
         self.batches = batches
@@ -62,9 +64,7 @@ class ProducerTable:
 
     def __init__(self, rows: Iterable[ProducerRow] = (), forgotten_id: int = NO_ID) -> None:
         self.forgotten_id = forgotten_id
-        self._producers = {
-            row[0]: _Producer(row[1], row[2], [(first, last, base) for first, last, base in row[3]]) for row in rows
-        }
+        self._producers = {row[0]: _Producer(row[1], row[2], row[3]) for row in rows}
         self._derived: OrderedDict[int, None] | None = None  # derived ids in the order of their last batches
         derived = [id_ for id_ in self._producers if id_ >= FIRST_DERIVED_ID]
         if derived:
@@ -152,16 +152,14 @@ class ProducerTable:
         if first < 0:
             # A marker has no sequence, but may start an epoch: late batches of an older one are refused from now on.
             if producer is None or producer.epoch != batch.producer_epoch:
-                self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [])
+                self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, ())
             return
         entry = (first, first + batch.records - 1 & _SEQUENCE_MASK, base_offset)
         if producer is None or producer.epoch != batch.producer_epoch:
-            self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, [entry])
+            self._producers[batch.producer_id] = _Producer(batch.producer_epoch, now_ms, (entry,))
             return
         producer.last_ms = now_ms
-        producer.batches.append(entry)
-        if len(producer.batches) > _REMEMBERED:
-            del producer.batches[0]
+        producer.batches = (*producer.batches[1 - _REMEMBERED :], entry)
 
     def _keep_derived(self, id_: int) -> None:
         """A derived id is the newest one: forget the oldest."""
@@ -182,14 +180,13 @@ class ProducerTable:
                 first = head.base_sequence
                 producer = self._producers[head.producer_id]
                 producer.last_ms = now_ms
-                producer.batches.append((first, first + head.records - 1 & _SEQUENCE_MASK, one.base_offset))
-                if len(producer.batches) > _REMEMBERED:
-                    del producer.batches[0]
+                entry = (first, first + head.records - 1 & _SEQUENCE_MASK, one.base_offset)
+                producer.batches = (*producer.batches[1 - _REMEMBERED :], entry)
 
     def row(self, producer_id: int) -> ProducerRow | None:
         """The present entry of a producer."""
         producer = self._producers.get(producer_id)
-        return None if producer is None else (producer_id, producer.epoch, producer.last_ms, list(producer.batches))
+        return None if producer is None else (producer_id, producer.epoch, producer.last_ms, producer.batches)
 
     def put_back(self, producer_id: int, row: ProducerRow | None) -> None:
         """Restore the entry of a producer."""
@@ -198,7 +195,7 @@ class ProducerTable:
         else:
             if producer_id >= FIRST_DERIVED_ID:
                 self._keep_derived(producer_id)
-            self._producers[producer_id] = _Producer(row[1], row[2], list(row[3]))
+            self._producers[producer_id] = _Producer(row[1], row[2], row[3])
 
     def _remove(self, id_: int) -> None:
         self._producers.pop(id_, None)
@@ -266,4 +263,4 @@ class ProducerTable:
 
     def rows(self) -> list[ProducerRow]:
         """The entries as plain values."""
-        return [(id_, p.epoch, p.last_ms, list(p.batches)) for id_, p in self._producers.items()]
+        return [(id_, p.epoch, p.last_ms, p.batches) for id_, p in self._producers.items()]
