@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 from tests.clients import CONFLUENT, Library, Record, until
 from tests.doors.kafka.asking import Asking
+from tests.doors.kafka.test_sequences import Producer as SequencedProducer
 
 import duramen
 from duramen.bench.peers.kafka import fetch_jars
@@ -257,3 +258,13 @@ def test_records_go_with_the_namespace(node: NodeProcess, tenant: str) -> None:
         inventory.create_topics(f"{tenant}/prod", ["orders"])
         CONFLUENT.produce(node.kafka, topic, [Record(b"2")])
         assert [record.value for record in CONFLUENT.consume(node.kafka, topic, 1, 1)] == [b"2"]
+
+
+def test_a_batch_that_came_before_its_topic_is_sent_again_before_later_ones(node: NodeProcess, tenant: str) -> None:
+    with duramen.connect(node.http) as client, Asking(node) as asking:
+        producer = SequencedProducer(asking, f"{tenant}.prod.new")
+        assert producer.send(0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        client.inventory.create_topics(f"{tenant}/prod", ["new"])
+        assert producer.send(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [producer.send(sequence) for sequence in (0, 1, 1)] == [0, 0, 0]
+        assert producer.send(9) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
