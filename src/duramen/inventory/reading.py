@@ -98,7 +98,7 @@ class InventoryRows:
             return None
         # A move that keeps the name as an alias adds the alias when it takes effect, before it ends at the name.
         added = self._shards[row.key.shard].get(alias_key(row.key.sequence, namespace, name)) is not None
-        return row._replace(flags=row.flags | ALIAS) if added and self._lives(self.namespace_of(row.key)) else None
+        return NameRow(row.flags | ALIAS, row.key) if added and self._lives(self.namespace_of(row.key)) else None
 
     def _counted(self, namespace: int, name: bytes, row: NameRow) -> TopicName | None:
         valid = row if not row.flags else self._valid(namespace, name, row)

@@ -25,6 +25,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
 from duramen.base.errors import TopicNotFound
 from duramen.base.ports import StateRows
 from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
@@ -104,7 +106,7 @@ _IN_BLOCK: Final = b"\x02"
 _IDS: Final = struct.Struct(">II")
 
 
-class NameRow(NamedTuple):
+class NameRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The target of a name."""
 
     flags: int
@@ -144,7 +146,7 @@ def split_name(key: bytes) -> tuple[int, bytes]:
 
 def name_value(row: NameRow, shard: int) -> bytes:
     """A name's row in a shard: short for the topics that the shard has created."""
-    flags, (home, sequence) = row
+    flags, (home, sequence) = row.flags, row.key
     if not flags and home == shard:
         return sequence.to_bytes(SEQUENCE_BYTES, "big")
     return ((flags << 64) | (home << 40) | sequence).to_bytes(4 + SEQUENCE_BYTES, "big")

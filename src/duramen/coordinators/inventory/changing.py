@@ -180,7 +180,7 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
             row = NameRow(0, pending.key) if there is None else name_row(there, shard)
             # A moved or deleted topic is no longer at its old name.
             passed = pending.kind in ("move", "delete") and not all_rows.is_at(pending.key, place)
-            found.append(LeftChange(place, row._replace(flags=row.flags & ~LEAVING), pending, passed))
+            found.append(LeftChange(place, NameRow(row.flags & ~LEAVING, row.key), pending, passed))
             if len(found) == most:
                 return found
     return found

@@ -287,7 +287,7 @@ class LookupRequest(msgspec.Struct, forbid_unknown_fields=True):
     names: Annotated[list[str], Meta(min_length=1, max_length=_LARGEST_PAGE)]
 
 
-class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
+class TopicChange(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """The new path of a topic; absent parts stay. With `keep_alias` the old name becomes an alias."""
 
     tenant: str | None = None
@@ -296,7 +296,7 @@ class TopicChange(msgspec.Struct, forbid_unknown_fields=True):
     keep_alias: bool = False
 
 
-class TopicMoveRequest(msgspec.Struct, forbid_unknown_fields=True):
+class TopicMoveRequest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A topic of the namespace, and its new path."""
 
     name: str
