@@ -49,6 +49,7 @@ KNOWN: Final = {
     "id": ["g", "1", "2"],
     "partition": ["0", "2", "-1"],
     "lease": ["l"],
+    "export": ["e"],
     "account": ["default", "a"],
     "tenant": ["t", "u"],
     "namespace": ["n", "o"],
