@@ -119,6 +119,11 @@ def test_updates_change_what_is_given_and_nothing_else(duramen: Run, tenant: str
         (("namespace", "create", "/n"), "tenant is the name of a tenant, not str ''"),
         (("namespace", "describe", f"{tenant}/"), "namespace is TENANT/NAMESPACE"),
         (("topic", "create", "//t"), "namespace is TENANT/NAMESPACE"),
+        (("tenant", "delete", tenant, "--account", "", "--yes"), "'--account': it is empty"),
+        (("policy", "set", "", "--policy", "retention.ms=1h"), "it is empty: omit it, or give a value"),
+        (("policy", "describe", ""), "it is empty"),
+        (("topic", "search", ""), "it is empty"),
+        (("namespace", "search", ""), "it is empty"),
         (("topic", "create", f"{tenant}/dev/t", "--ndjson"), "--ndjson needs --file"),
     ):
         refused = duramen(*wrong)

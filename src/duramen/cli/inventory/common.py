@@ -47,7 +47,8 @@ def account_option(function: _F) -> _F:
     return click.option(
         "--account",
         metavar="NAME",
-        default="",
+        default=None,
+        callback=not_empty,
         help="The account of the tenants [default: inventory.account of the node]",
     )(function)
 
@@ -72,9 +73,9 @@ def changed_labels(labels: dict[str, str], *, no_labels: bool) -> dict[str, str]
 
 
 def not_empty(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    """The callback of an option whose value is not empty."""
+    """The callback of an option or argument that may be omitted, but is not empty, as an unset variable would be."""
     if value == "":
-        raise click.BadParameter("it is empty: omit the option for all names")
+        raise click.BadParameter("it is empty: omit it, or give a value")
     return value or ""
 
 

@@ -18,6 +18,7 @@ from duramen.cli.inventory.common import (
     labels_option,
     namespace_argument,
     no_labels_option,
+    not_empty,
     print_created,
     print_labels,
 )
@@ -76,7 +77,7 @@ def _list(tenant: str, prefix: str, account: str, format_: str, server: NodeAddr
 
 
 @command.command("search")
-@click.argument("tenant", default="")
+@click.argument("tenant", required=False, callback=not_empty)
 @filter_options
 @account_option
 @format_option

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from duramen.cli.inventory.common import account_option, inventory_of
+from duramen.cli.inventory.common import account_option, inventory_of, not_empty
 from duramen.cli.output import JSON, format_option, print_json, print_table
 from duramen.cli.server import NodeAddress, server_option
 from duramen.cli.streams.pairs import pairs
@@ -41,7 +41,7 @@ def _print(policies: PoliciesInfo, format_: str) -> None:
 
 
 @command.command("describe")
-@click.argument("path", default="")
+@click.argument("path", required=False, callback=not_empty)
 @account_option
 @format_option
 @server_option
@@ -51,7 +51,7 @@ def _describe(path: str, account: str, format_: str, server: NodeAddress) -> Non
 
 
 @command.command("set")
-@click.argument("path", default="")
+@click.argument("path", required=False, callback=not_empty)
 @click.option("--policy", "set_", metavar="NAME=VALUE", multiple=True, callback=pairs, help="Set a policy. Repeatable.")
 @click.option(
     "--unset", metavar="NAME", multiple=True, help="Remove a policy, so that the inherited value applies. Repeatable."

@@ -152,7 +152,7 @@ def _list(namespace: str, limit: int, after: str, account: str, format_: str, se
 
 
 @command.command("search")
-@click.argument("scope", metavar="[TENANT[/NAMESPACE]]", default="")
+@click.argument("scope", metavar="[TENANT[/NAMESPACE]]", required=False, callback=not_empty)
 @filter_options
 @click.option(
     "--kind", type=click.Choice(["topic", "alias"]), default=None, help="Only topics, or only aliases [default: both]"
