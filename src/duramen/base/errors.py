@@ -1428,7 +1428,7 @@ class NotEnoughReplicasAfterAppend(DuramenError):
 
 
 class OutcomeUnknown(DuramenError):
-    """A leader changed, failed or became unreachable before it confirmed a request.
+    """A leader changed, failed or became unreachable, or the node stopped, before a request was confirmed.
 
     The request is a change of the metadata, or stores records that another node has forwarded to their leader.
     """

@@ -208,6 +208,24 @@ def test_transactions_on_topics_that_take_none_are_refused_alike_and_reported(
     assert len(reported) <= 2  # at most one a minute
 
 
+def test_a_dangling_alias_is_no_topic_that_auto_creation_makes(node: NodeProcess, tenant: str) -> None:
+    with duramen.connect(node.http) as client:
+        inventory = client.inventory
+        inventory.create_namespaces(tenant, ["gone"])
+        inventory.create_topics(f"{tenant}/gone", ["x"])
+        inventory.alias(f"{tenant}/prod/alias", f"{tenant}/gone/x")
+        inventory.policies.set(tenant, {"auto.create.topics.enable": True})
+        inventory.delete_namespace(f"{tenant}/gone")
+    wish = {
+        "topics": [{"topic_id": UUID(int=0), "name": f"{tenant}.prod.{name}"} for name in ("alias", "new")],
+        "allow_auto_topic_creation": True,
+    }
+    with Asking(node) as asking:
+        answered = asking.ask(ApiKey.METADATA, 12, wish)["topics"]
+    codes = {topic["name"].rpartition(".")[2]: topic["error_code"] for topic in answered}
+    assert codes == {"alias": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "new": ErrorCode.NONE}
+
+
 def test_a_tenant_hides_no_stream(node: NodeProcess, admin: AdminClient) -> None:
     streams = [NewTopic("debezium.public.users", 1), NewTopic("plain.users", 1)]
     streams.append(NewTopic("hidden", 1, config={"kind": "queues", "queue.topic.prefix": "hidden.q."}))
