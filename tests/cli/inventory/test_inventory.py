@@ -123,6 +123,7 @@ def test_updates_change_what_is_given_and_nothing_else(duramen: Run, tenant: str
         (("policy", "set", "", "--policy", "retention.ms=1h"), "it is empty: omit it, or give a value"),
         (("policy", "describe", ""), "it is empty"),
         (("topic", "search", ""), "it is empty"),
+        (("topic", "list", tenant), f"'{tenant}' is not TENANT/NAMESPACE"),
         (("namespace", "search", ""), "it is empty"),
         (("topic", "create", f"{tenant}/dev/t", "--ndjson"), "--ndjson needs --file"),
     ):

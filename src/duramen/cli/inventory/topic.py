@@ -54,6 +54,9 @@ class _Topics(click.Group):
         helps = any(word in ("-h", "--help") for word in rest)
         if of_streams is None or helps or any("/" in word for word in rest):
             return name, found, rest
+        words = rest and not rest[0].startswith("-")
+        if words and not any(isinstance(one, click.Argument) for one in of_streams.params):
+            return name, found, rest  # which says what the word lacks
         return name, of_streams, rest
 
 
