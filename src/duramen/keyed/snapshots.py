@@ -32,8 +32,8 @@ class SnapshotBounds(NamedTuple):
         """Raise like `check_snapshot`, or SnapshotStartOver if deletions since then may be missing."""
         self.check_snapshot(at)
         if since > at:
-            raise SnapshotNotReached(f"the snapshot at {at} is before {since}, since when changes are asked for")
+            raise SnapshotNotReached(f"the snapshot at {at} is before {since}, the start of the requested changes")
         if since < self.horizon:
             raise SnapshotStartOver(
-                f"tombstones are kept from {self.horizon} on, and changes are asked for since {since}: start over"
+                f"tombstones are kept from {self.horizon} on, and the request starts at {since}: read a snapshot again"
             )

@@ -37,12 +37,12 @@ class AlterPartitionRefusal(Enum):
 
     UNKNOWN_TOPIC_ID = "there is no such stream"
     UNKNOWN_TOPIC_OR_PARTITION = "the stream has no such partition"
-    STALE_BROKER_EPOCH = "the leader has registered anew since, or was unregistered"
+    STALE_BROKER_EPOCH = "the leader has registered again since, or was unregistered"
     NOT_CONTROLLER = "the leader knows a newer epoch than this controller: another one has taken over"
     FENCED_LEADER_EPOCH = "there was an election since"
     INVALID_REQUEST = "it is not from the leader, leaves the leader out, or names who has no replica"
     INVALID_UPDATE_VERSION = "the partition has changed since"
-    INELIGIBLE_REPLICA = "a proposed member is fenced, about to stop, or has registered anew since"
+    INELIGIBLE_REPLICA = "a proposed replica is fenced, about to stop, or has registered again since"
 
 
 class Altered(NamedTuple):

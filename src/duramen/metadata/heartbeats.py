@@ -75,7 +75,7 @@ def heartbeat(
 def _draining(
     state: ControllerState, membership: Membership, node: Node, end_offset: int, *, caught_up: bool
 ) -> HeartbeatVerdict:
-    """First leadership moves. Once all live nodes know that, the node is fenced: nobody notices its stop."""
+    """First leadership moves. Once all live nodes know that, the node is fenced: no client notices its stop."""
     if not node.draining:
         events = drain(state, node)
         if not has_many(state, node.id):

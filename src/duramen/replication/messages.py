@@ -31,12 +31,12 @@ class ReplicaRefusal(Enum):
     """The reason of a refusal by a replica or the controller, with the names of Kafka's errors."""
 
     NOT_LEADER = "it does not lead this partition, or has nothing to pass on"
-    FENCED_LEADER_EPOCH = "the epoch of whoever asks is over"
-    UNKNOWN_LEADER_EPOCH = "whoever asks is in a later epoch, and this replica did not hear of it in time"
-    OFFSET_OUT_OF_RANGE = "the log begins behind that offset, or nobody knows what was before its start"
+    FENCED_LEADER_EPOCH = "the leader epoch of the request is over"
+    UNKNOWN_LEADER_EPOCH = "the request has a later leader epoch, which this replica did not learn in time"
+    OFFSET_OUT_OF_RANGE = "the log begins after that offset, or what was before its start is unknown"
     NOT_ENOUGH_REPLICAS = "too few replicas are in sync: nothing was appended"
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = "too few replicas are in sync: what was appended is not acknowledged"
-    INVALID_UPDATE_VERSION = "the partition epoch of whoever asks is over"
+    INVALID_UPDATE_VERSION = "the partition epoch of the request is over"
     INELIGIBLE_REPLICA = "a proposed replica is fenced, or was started again since"
 
 

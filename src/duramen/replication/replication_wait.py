@@ -17,7 +17,7 @@ class ReplicationWaitOutcome(Enum):
 
     REACHED = "it is on this disk, and no later leader will lack it"
     CUT = "another leader's records are where it was, or before"
-    DELETED = "the log begins behind it, and nobody knows any more whose record was there"
+    DELETED = "the log begins after it, and its record is no longer known"
     TIMED_OUT = "neither is known yet"
 
 

@@ -112,7 +112,7 @@ class Retrying(Generic[Response]):
         self._attempt = 0  # rises with each outcome: a late one of an earlier attempt is ignored
         self._asked = KnownLeader(None, -1)
         self._underway: Underway | None = None
-        self._refusal: DuramenError = NotLeader("nobody leads now: ask again")
+        self._refusal: DuramenError = NotLeader("there is no leader at present: retry")
         self._unknown: OutcomeUnknown | None = None
         self._chance = chance
         self._first_ms = self._wait_ms = pace.first_ms
@@ -141,7 +141,7 @@ class Retrying(Generic[Response]):
             self._underway = underway
 
     def leader_changed(self, node_id: int) -> None:
-        """Another node leads: it is asked at once, also where an earlier leader was asked and that may be repeated."""
+        """Another node leads: send it the request now, also if an earlier leader got it and it may be repeated."""
         self._wait_ms = self._first_ms
         if self._done is None:
             return

@@ -71,7 +71,7 @@ REFUSALS: Final[Mapping[ResourceType, type[DuramenError]]] = {
 
 
 class Gate:
-    """The one place where an authorizer is asked, and where refusals are made."""
+    """The only place that calls an authorizer and makes refusals."""
 
     def __init__(self, authorizer: Authorizer | None = None) -> None:
         """Without an authorizer everybody may do everything."""

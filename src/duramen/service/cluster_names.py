@@ -1,4 +1,4 @@
-"""Names of light topics as groups know them on a cluster: other nodes are asked for what this one does not have."""
+"""Names of light topics for groups on a cluster: other nodes have those that this one does not."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,13 +47,13 @@ class ClusterTopicNames(InventoryTopicNames):
         broker.caller.server.handle(FIND_LAGS, self._count)
 
     def read_names(self, stored: str) -> Sequence[str] | None:
-        """As of `InventoryTopicNames`. Raises CoordinatorLoading where nobody was asked."""
+        """See `InventoryTopicNames`. Raises CoordinatorLoading if no node was asked."""
         if stored not in self._known:
             raise CoordinatorLoading(f"the name of topic {stored} has to be asked for first")
         return self._known[stored]
 
     def when_known(self, stored: Iterable[str], done: Callable[[DuramenError | None], None]) -> None:
-        """As of `LightTopicNames`: they are asked for now."""
+        """See `LightTopicNames`: they are requested now."""
         self._ask_names([one for one in dict.fromkeys(stored) if one.startswith(LASTING)], done)
 
     def _ask_names(self, stored: Sequence[str], done: Callable[[DuramenError | None], None]) -> None:
@@ -76,7 +76,7 @@ class ClusterTopicNames(InventoryTopicNames):
             done(None)
 
     def find_stored(self, names: Sequence[str], done: Callable[[Mapping[str, str] | DuramenError], None]) -> None:
-        """As of `LightTopicNames`: the leaders of the shards are asked."""
+        """See `LightTopicNames`: from the leaders of the shards."""
         found = {name: topic.stored_as for name in names if (topic := self._topics.find(name)) is not None}
         asked = [name for name in names if name not in found and self._broker.names_inventory(name)]
         paths = {name: path for name in asked if (path := kafka_path(name)) is not None}
@@ -138,7 +138,7 @@ class ClusterTopicNames(InventoryTopicNames):
         return self._followed.version
 
     def listed(self) -> list[str]:
-        """As of `InventoryTopicNames`: those that are known, which are asked for where they are not."""
+        """See `InventoryTopicNames`: those that are known; the others are requested."""
         names = self._every_of("")
         self.when_named((), [""] if self._shown else (), lambda _: None)
         return names

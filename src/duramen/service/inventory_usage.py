@@ -26,7 +26,7 @@ __all__ = ["AskUsage", "InventoryUsage"]
 
 _POLL_MS: Final = 1_000
 _POLLED_FOR_MS: Final = 10_000
-"""The period after a query during which shards of other nodes are asked."""
+"""The period after a query during which the usage of shards of other nodes is requested."""
 
 AskUsage = Callable[[Stream, int, UsagePage, Callable[[UsagePage | DuramenError], None]], None]
 """Asks the leader of a shard for the changes since a page of it."""
@@ -50,7 +50,7 @@ class InventoryUsage:
         self._polls = False
 
     def ask_by(self, ask: AskUsage) -> None:
-        """Shards that are led elsewhere are asked so."""
+        """Requests the usage of shards with other leaders."""
         self._ask = ask
 
     def add(self, namespace: int, more: int) -> None:

@@ -58,7 +58,7 @@ class LightTopic(ABC):
 
     @abstractmethod
     def shown(self) -> None:
-        """A client is told of its name, its id and its leader."""
+        """A client gets its name, its id and its leader."""
 
     @property
     @abstractmethod

@@ -32,7 +32,7 @@ _SETS_KEPT: Final = 1024
 _EARLY: Final = 65_536
 """The number of partitions for which a fetch waits for the replica; messages of more count as lost."""
 _RETRY_MS: Final = 10_000
-"""The period after which other nodes are asked again for the missing records of a damaged replica."""
+"""The period after which the missing records of a damaged replica are requested again."""
 _NONE: Final[Mapping[int, ReplicaFetch]] = MappingProxyType({})
 
 PartitionOf = Callable[[PartitionId], Partition]
@@ -160,7 +160,7 @@ class Replicas:
         self._sweep(lambda replica: replica.unreachable(node_id, since_ms))
 
     def on_controller_session(self, *, alive: bool) -> None:
-        """Whether this node's session with the controller goes on, as far as it can know."""
+        """Whether this node's session with the controller is alive, as far as it can know."""
         self._session_alive = alive
         self._sweep(lambda replica: replica.on_controller_session(alive=self._session_alive))
 

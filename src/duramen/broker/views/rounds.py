@@ -44,7 +44,7 @@ class RoundSchedule:
         return waited or crowded or view.filed.gathered_bytes >= self._round_bytes
 
     def begin(self) -> None:
-        """A round begins or goes on."""
+        """A round begins or continues."""
         if self._began_ms < 0:
             self._began_ms = self._clock.monotonic_ms()
 

@@ -72,5 +72,5 @@ class ViewState:
             self.partition.log.view_floor = view.s0
 
     def set_problem(self, problem: str) -> None:
-        """Why the view stands still; empty where it does not."""
+        """Why the view does not advance; empty if it does."""
         self.facts = self.facts._replace(problem=problem)

@@ -34,7 +34,7 @@ class ViewTable:
         return view.filed is not None and 2 * view.filed.file_bytes < room
 
     def is_round_due(self, view: KeyedView, *, crowded: bool) -> bool:
-        """Whether a round goes on or is to begin."""
+        """Whether a round is in progress or due."""
         return self._rounds.is_due(view, crowded=crowded)
 
     def unfile(self, view: KeyedView, ended: _Ended) -> None:

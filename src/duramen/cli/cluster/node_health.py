@@ -1,4 +1,4 @@
-"""The health of each node from the node itself, and its lag from the leaders: all are asked concurrently."""
+"""The health of each node from the node itself, and its lag from the leaders, requested concurrently."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

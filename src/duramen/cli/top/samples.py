@@ -123,7 +123,7 @@ def _durations(both: _Between, name: str) -> dict[str, float | None]:
 
 
 def _quantile_ms(buckets: Mapping[tuple[str, ...], float], quantile: float) -> float | None:
-    """From a histogram's growth, straight lines between its bounds; its last finite bound where it lies above."""
+    """From a histogram's growth, linear between its bounds; its last finite bound if the value is above it."""
     bounds = sorted((float(bound), count) for (bound,), count in buckets.items())
     wanted = quantile * bounds[-1][1] if bounds else 0.0
     low, below = 0.0, 0.0

@@ -101,12 +101,12 @@ class Installer:
         self._source = -1
         self._generation = 0
         self.alone = False
-        """Whether no other node is asked."""
+        """Whether there is no other node to request rows from."""
         self._over = False
 
     @property
     def failure(self) -> DuramenError | None:
-        """Why no rows come: known after one try if no other node is asked, else once it persists."""
+        """Why no rows come: known after one try without other nodes, else once it persists."""
         return self.retry.last if self.alone else self.retry.error
 
     def end(self) -> None:

@@ -232,7 +232,7 @@ class ShareGroups:
         """Share groups have no committed offsets: reading none is allowed."""
 
     def discard_state(self, group_id: str, done: Done) -> None:
-        """Delete the states of a group without members: their keepers are asked one after the other."""
+        """Delete the states of a group without members, one keeper after the other."""
         try:
             self._check_unchanged(group_id)
             self.check_empty(group_id)

@@ -42,7 +42,7 @@ class Dialer:
         self._task.cancel()
 
     async def close(self) -> None:
-        """Dial no more, and let go of the connection."""
+        """Dial no more, and close the connection."""
         self.stop()
         await asyncio.wait([self._task])
         if self._link is not None and self._link.connected:

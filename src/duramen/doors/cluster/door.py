@@ -114,7 +114,7 @@ class ClusterDoor:
             link.close(_CAME_TO_A_CLUSTER)
 
     async def close(self) -> None:
-        """Stop listening and dialing, and let go of all connections."""
+        """Stop listening and dialing, and close all connections."""
         for server in self._servers:
             server.close()
         for dialer in self._dialers:

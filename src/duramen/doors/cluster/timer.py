@@ -26,7 +26,7 @@ class LinkTiming(NamedTuple):
     alive_ms: int = 100
     """The period of a connection's check; if nothing was sent meanwhile, a heartbeat is sent."""
     silent_turns: int = 7
-    """After so many of these without a word the peer is taken for gone: longer than a busy machine keeps it waiting."""
+    """After so many of these without data the connection is closed: longer than a busy machine delays a peer."""
     blocked_turns: int = 30
     """The number of such periods after which a peer that reads nothing of its pending bytes is disconnected."""
     closing_ms: int = 1_500

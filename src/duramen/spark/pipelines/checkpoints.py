@@ -117,7 +117,7 @@ class Checkpoints:
         return False
 
 
-_ANEW: Final = "choose other `--checkpoints`, or remove it to begin anew"
+_ANEW: Final = "choose other `--checkpoints`, or remove it to start over"
 
 
 def _read(note: Path) -> Made:

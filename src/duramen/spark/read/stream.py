@@ -227,7 +227,9 @@ class StreamReader(HandingOver, SupportsTriggerAvailableNow):
                 report_lost(f"{at.topic} has a new partition; {what}", fail=self._reading.fail)
         for at, offset in end.at.items():
             if offset < begin[at] and self._tiers.has_log:
-                what = f"{at} ends at {offset}, and was read up to {begin[at]}: records were lost, or it was made anew"
+                what = (
+                    f"{at} ends at {offset}, and was read up to {begin[at]}: records are lost, or it was created again"
+                )
                 report_lost(what, fail=self._reading.fail)
         return begin
 

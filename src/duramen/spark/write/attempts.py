@@ -125,7 +125,7 @@ def write(
     first = next(filled, None)
     if begun.decided or first is None:
         for _ in filled:
-            """Spark's worker goes on to its next task where its rows were taken."""
+            """Spark's worker continues with its next task if its rows were accepted."""
         return WriteResult(0, attempt)
     transaction = batches.open(attempt.id, timeout_ms)
     try:

@@ -116,7 +116,7 @@ class Scrubber:
         self._running = False
         self._others: list[Scrubbed] = []  # left in this round
         self.others: list[Callable[[], Iterable[Scrubbed]]] = []
-        """Sources of other data to check; each is asked at the end of a round."""
+        """Sources of other data to check, each called at the end of a round."""
 
     def start(self, bytes_per_second: int, interval_ms: int) -> None:
         """Read at most that many bytes per second, and start a round at most once per `interval_ms`; 0 bytes: never."""
