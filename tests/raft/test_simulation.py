@@ -7,7 +7,7 @@ from tests.raft.simulation import Simulation
 from tests.raft.world import Totals
 from tests.seeds import add_up, same_traces
 
-SEEDS = 100
+SEEDS = 50
 SEEDS_LONG = 20_000
 
 
@@ -23,7 +23,7 @@ def test_no_promise_is_broken() -> None:
     # Each happens in many seeds, so that what is right was not right for want of trouble.
     assert min(totals.epochs, totals.wipes, totals.changes) > SEEDS
     assert totals.installs > SEEDS // 4
-    assert totals.hopeless <= SEEDS // 100
+    assert totals.hopeless <= max(1, SEEDS // 100)
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from tests.replication.simulation import Simulation
 from tests.replication.world import Totals
 from tests.seeds import add_up, same_traces
 
-SEEDS = 100
+SEEDS = 50
 SEEDS_LONG = 20_000
 
 
