@@ -13,8 +13,8 @@ ALL_OF_IT = [
     Bounds(exchanges=False, epochs=1, records=0, restarts=0),
     Bounds(exchanges=True, epochs=1, records=1, restarts=0),
     Bounds(exchanges=True, epochs=1, records=0, restarts=1),
-    Bounds(exchanges=True, epochs=1, records=1, restarts=0, closings=1),
 ]
+CLOSINGS = Bounds(exchanges=True, epochs=1, records=1, restarts=0, closings=1)
 A_PART_OF_IT = Bounds(exchanges=True, epochs=3, records=2, restarts=2)
 
 FOUND_WITHIN = {
@@ -28,7 +28,7 @@ def name_of(bounds: Bounds) -> str:
     return f"{kind}-{bounds.epochs}-{bounds.records}-{bounds.restarts}-{bounds.closings}"
 
 
-@pytest.mark.parametrize("bounds", ALL_OF_IT, ids=name_of)
+@pytest.mark.parametrize("bounds", [*ALL_OF_IT, pytest.param(CLOSINGS, marks=pytest.mark.long)], ids=name_of)
 def test_every_order_of_events(bounds: Bounds) -> None:
     explored = explore(bounds, MOST_STATES)
     assert explored.complete

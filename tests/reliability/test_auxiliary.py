@@ -126,7 +126,7 @@ def test_rows_that_are_lost_are_rebuilt_to_the_same_content() -> None:
 
 
 def test_rows_that_are_behind_are_brought_to_the_same_content() -> None:
-    for seed in range(20):
+    for seed in range(8):
         hand = ManualBroker()
         _committing(hand, 10)
         hand.rows.flush()

@@ -175,7 +175,7 @@ class StoreMachine(JobsMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=examples(250), stateful_step_count=50, deadline=None)
+TestStore.settings = settings(max_examples=examples(150), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.parametrize("durability", ["sync", "os", "memory"])
