@@ -312,15 +312,6 @@ class Partition:
         """
         return check_batch(batch, self.stream, self.index, self._clock)
 
-    def when_replicated(self, base_offset: int, done: AppendDone) -> None:
-        """Call `done` as `append` does, for a batch that is in the log already."""
-        try:
-            stored = done if self.role is None else self.role.accept(done, all_replicas=True)
-        except DuramenError as error:
-            done(-1, error)
-        else:
-            stored(base_offset, None)
-
     def store(self, batch: bytearray, head: Header, done: AppendDone) -> None:
         """Append a batch of the broker's own unchanged; `done` as for `append`, with all replicas."""
         try:
