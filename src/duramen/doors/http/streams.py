@@ -265,6 +265,6 @@ ROUTES = (
     ),
     HttpRoute(
         "DELETE", "/v1/streams/{name}", _delete, on_topic(Operation.DELETE), "Delete a stream with all its records",
-        (errors.StreamNotFound, *_WRITING), (204,),
+        (errors.StreamNotFound, errors.RequestInvalid, *_WRITING), (204,),
     ),
 )  # fmt: skip
