@@ -5,7 +5,7 @@ from typing import Final
 
 from duramen.base import errors
 from duramen.base.catalogue.queues import KIND, QUEUES
-from duramen.base.errors import QueueSpaceNotFound, StreamNotFound
+from duramen.base.errors import QueueSpaceNotFound, RequestInvalid, StreamNotFound
 from duramen.base.settings import config_text
 from duramen.broker.streams import Stream
 from duramen.doors.completion import completion
@@ -89,6 +89,6 @@ ROUTES = (
     ),
     HttpRoute(
         "DELETE", "/v1/spaces/{name}", _delete, on_topic(Operation.DELETE),
-        "Delete a queue space with all queues in it", (QueueSpaceNotFound, *_WRITING), (204,),
+        "Delete a queue space with all queues in it", (QueueSpaceNotFound, RequestInvalid, *_WRITING), (204,),
     ),
 )  # fmt: skip
