@@ -1,7 +1,7 @@
-"""The usage of a queue space: totals are unknown while those of a shard are."""
+"""The usage of a queue space: totals are unknown while those of a shard are, and lack those of lost shards."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,18 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duramen.base.errors import StateDamaged
 from duramen.doors.queues import operations
 from duramen.doors.queues.types import UsageQuery
 from duramen.queues.totals import ShardTotals
+from duramen.service.led_queues import FoundTotals
 
-Told = Sequence[ShardTotals | None]
 TOTALS = st.builds(ShardTotals, st.integers(0, 9), st.integers(0, 9))
+LOST = StateDamaged("its rows are lost")
 
 
-@given(st.lists(st.none() | TOTALS, min_size=1, max_size=4), st.integers(-1, 5))
-def test_totals_are_unknown_while_a_shard_is(shards: Told, limit: int) -> None:
-    def totals(_: object, done: Callable[[Told], None]) -> None:
-        done(shards)
+@given(st.lists(st.none() | st.just(LOST) | TOTALS, min_size=1, max_size=4), st.integers(-1, 5))
+def test_totals_are_unknown_while_a_shard_is(given: list[ShardTotals | StateDamaged | None], limit: int) -> None:
+    shards = [one if isinstance(one, ShardTotals) else None for one in given]
+    lost: Mapping[int, StateDamaged] = {at: one for at, one in enumerate(given) if isinstance(one, StateDamaged)}
+
+    def totals(_: object, done: Callable[[FoundTotals], None]) -> None:
+        done(FoundTotals(shards, lost))
 
     space: Any = SimpleNamespace(owned=False, shard_limits=(limit, -1))
     requests: Any = SimpleNamespace(shards=None)
@@ -29,8 +34,9 @@ def test_totals_are_unknown_while_a_shard_is(shards: Told, limit: int) -> None:
         asked = operations.QueueOperations(SimpleNamespace(), requests, space, set(), "/")  # type: ignore[arg-type]
         usage = asyncio.run(asked.usage(UsageQuery()))
     known = [one for one in shards if one is not None]
-    whole = len(known) == len(shards)
+    whole = None not in given
     assert usage.entries == (sum(one.entries for one in known) if whole else None)
     assert usage.bytes == (sum(one.bytes for one in known) if whole else None)
     assert [(one.entries, one.bytes) for one in usage.shards] == [one or (None, None) for one in shards]
     assert (usage.max_entries, usage.max_bytes) == (limit if limit >= 0 else None, None)
+    assert [(one.shard, one.reason) for one in usage.missing_shards] == [(shard, str(LOST)) for shard in lost]
