@@ -75,7 +75,7 @@ class Checked:
             hand.worker.run_soon()
             hand.worker.step(self.chance.choice(("sync", "disk", "rows")))
         hand.crash(self.chance.randrange(1000))
-        self.pass_time()
+        hand.settle()
         self.own[path] = dict(self.node.inventory.policies.find(ACCOUNT, path.split("/")).own)
         self.pass_time()
 
