@@ -6,9 +6,10 @@ topics, such as the shard of a queue space, has batches with *derived ids*: each
 
 from typing import Final
 
-__all__ = ["FIRST_DERIVED_ID", "derived_id", "is_before", "producer_text"]
+__all__ = ["FIRST_DERIVED_ID", "SEQUENCES", "derived_id", "is_before", "producer_text"]
 
-_SEQUENCES: Final = 1 << 31
+SEQUENCES: Final = 1 << 31
+"""The number of sequence numbers."""
 
 FIRST_DERIVED_ID: Final = 1 << 62
 """Producer ids from here on are derived ids."""
@@ -16,7 +17,7 @@ FIRST_DERIVED_ID: Final = 1 << 62
 
 def is_before(sequence: int, other: int) -> bool:
     """Whether a sequence number comes before another one: the distance is less than half of all numbers."""
-    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
+    return 0 < (other - sequence) % SEQUENCES < SEQUENCES // 2
 
 
 def derived_id(hashed: bytes) -> int:
