@@ -59,7 +59,7 @@ class Replicas:
     """A replica for each partition of the node.
 
     `on_partition_state` gets the states of the controller's log in order, none from before the node's registration with
-    the dependencies's broker epoch.
+    its broker epoch.
     """
 
     def __init__(self, dependencies: ReplicaDependencies, partition_of: PartitionOf, config_of: ConfigOf) -> None:
