@@ -1,6 +1,7 @@
 """Request bodies: JSON, received in bounded time and memory, decoded into structs."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
@@ -8,7 +9,6 @@ import msgspec
 from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
-from duramen.codec.bulk_names import rows_of_lines
 from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.serving.encodings import pieces_of
 from duramen.doors.http.serving.rows import NDJSON, BodyRows, RowFormats
@@ -22,7 +22,8 @@ RECEIVE_S: Final = 5.0
 """The time in seconds within which the head of a request must arrive, and then its body."""
 
 _JSON: Final = "application/json"
-_LINES: Final = msgspec.json.Decoder()
+_ANY: Final = msgspec.json.Decoder()
+_LINE: Final = re.compile(rb"\S[^\n]*")  # without blank lines
 _NO_ROWS: Final[RowFormats] = {}
 _MOST_OF_ROWS: Final = 16  # since each may take long
 
@@ -66,11 +67,11 @@ class Bodies:
             return content
         try:
             if sent == NDJSON:
-                return msgspec.convert({lines: _LINES.decode_lines(content)}, type_)
+                return msgspec.convert({lines: _ANY.decode_lines(content)}, type_)
             return msgspec.json.decode(content, type=type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = _bad_line(content, lines, type_) if sent == NDJSON else ""
-            raise RequestInvalid(why or _why(content, error)) from None
+            raise RequestInvalid(why or f"the body does not fit: {_why(content, error)}") from None
 
     async def _received(self, pieces: AsyncIterator[bytes], limit_bytes: int) -> bytearray:
         content = bytearray()
@@ -89,23 +90,20 @@ class Bodies:
 
 def _bad_line(content: bytearray, lines: str, type_: type[Any]) -> str:
     """Why the first bad line of a body does not fit; nothing if each line fits on its own."""
+    for found in _LINE.finditer(content):
+        try:
+            msgspec.convert({lines: [_ANY.decode(found[0])]}, type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            number = 1 + content.count(b"\n", 0, found.start())
+            why = _why(found[0], error).replace(f"$.{lines}[0]", "$").removesuffix(" - at `$`")
+            return f"line {number} does not fit: {why}; nothing of the body was stored"
+    return ""
 
-    def decode(line: bytes) -> object:
-        return msgspec.convert({lines: [msgspec.json.decode(line)]}, type_)
 
-    problems = rows_of_lines(bytes(content), 0, decode, "does not fit").problems
-    if not problems:
-        return ""
-    why = problems[0].why.replace(f"$.{lines}[0]", "$").removesuffix(" - at `$`")
-    return f"{why}; nothing of the body was stored, and {len(problems)} of its lines do not fit"
-
-
-def _why(content: bytearray, error: Exception) -> str:
-    """Why the body cannot be read. msgspec's message for invalid UTF-8 depends on the place in the JSON."""
+def _why(content: bytes | bytearray, error: Exception) -> str:
+    """Why content cannot be read. msgspec's message for invalid UTF-8 depends on the place in the JSON."""
     try:
         content.decode()
     except UnicodeDecodeError as bad:
-        why = f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
-    else:
-        why = str(error)
-    return f"the body does not fit: {why}"
+        return f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
+    return str(error)
