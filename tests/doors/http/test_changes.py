@@ -69,6 +69,34 @@ def test_changes_come_as_server_sent_events_and_go_on_behind_the_last_one(
     assert ask("GET", "/v1/changes?namespace=prod")[1]["type"] == "request-invalid"
 
 
+@pytest.mark.parametrize("entity", ["tenant", "namespace", "topic"])
+def test_server_sent_events_end_after_the_deletion_of_what_they_follow(
+    node: NodeProcess, ask: Ask, tenant: str, entity: str
+) -> None:
+    paths = {
+        "tenant": (f"/v1/tenants/{tenant}", f"tenant={tenant}"),
+        "namespace": (f"/v1/tenants/{tenant}/namespaces/prod", f"tenant={tenant}&namespace=prod"),
+        "topic": (f"/v1/tenants/{tenant}/namespaces/prod/topics/a", f"tenant={tenant}&namespace=prod&topic=a"),
+    }
+    path, scope = paths[entity]
+    ask("POST", f"/v1/tenants/{tenant}/namespaces/prod/topics", {"names": ["a"]})
+    follow, start = (ask("GET", f"/v1/changes?{scope}")[1][field] for field in ("follow", "position"))
+    told = events(node, f"/v1/changes?{scope}")
+    assert next(told)[0] == "position"
+    assert ask("DELETE", path)[0] == 200
+    kinds = [(kind, data) for kind, _, data in told if kind != "position"]
+    assert [kind for kind, _ in kinds] == [f"{entity}-deleted", "error"]
+    assert kinds[-1][1]["type"] == f"{entity}-not-found"
+    # Those who come later get the last changes too, and nothing to wait for after them.
+    later = [kind for kind, _, _ in events(node, f"/v1/changes?follow={follow}&position={start}")]
+    assert [kind for kind in later if kind != "position"] == [f"{entity}-deleted", "error"]
+    end = ask("GET", f"/v1/changes?follow={follow}&position={start}")[1]["position"]
+    connection = HTTPConnection(node.http, timeout=60)
+    connection.request("GET", f"/v1/changes?follow={follow}&position={end}", headers={"Accept": "text/event-stream"})
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
 def test_the_clients_iterate_over_changes_from_a_position(node: NodeProcess, tenant: str) -> None:
     with duramen.connect(node.http) as client:
         inventory = client.inventory

@@ -29,7 +29,7 @@ async def _changes(call: Call, query: ChangesQuery) -> ChangesInfo | Response:
         position = call.request.headers.get("last-event-id") or query.position
         # It is followed through renames.
         fixed: FeedScope = await call_back(lambda done: call.broker.inventory.read(scope, done))
-        first = await poll(call.broker, call.node.polls, lambda: fixed, position, query.limit, 0)
+        first = await poll(call.broker, call.node.polls, lambda: fixed, position, query.limit, 0, by_id=True)
         return StreamingResponse(_events(call, fixed, query.limit, first), media_type=_EVENTS)
     waiting = poll(
         call.broker, call.node.polls, scope, query.position, query.limit, query.wait_ms, by_id=bool(query.follow)
@@ -45,7 +45,7 @@ async def _events(call: Call, scope: FeedScope, limit: int, page: ChangePage) ->
             for change in changes_info(page).changes:
                 yield _event(change.kind, change.position, msgspec.json.encode(change))
             yield _event("position", page.position, msgspec.json.encode({"position": page.position}))
-            page = await poll(call.broker, call.node.polls, lambda: scope, page.position, limit, _QUIET_MS)
+            page = await poll(call.broker, call.node.polls, lambda: scope, page.position, limit, _QUIET_MS, by_id=True)
     except DuramenError as error:
         yield _event("error", "", msgspec.json.encode(problem_of(error, call.request.url.path)))
 
