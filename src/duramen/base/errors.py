@@ -388,7 +388,7 @@ class InputInvalid(DuramenError):
         "`duramen produce` has written the records of earlier lines, and not that line and later ones;"
         " a bulk creation creates the topics of all other lines and rows."
     )
-    remedy = "Fix the line and continue from it, or choose another `--format`."
+    remedy = "Fix the line or the row and repeat the rest; for `duramen produce` another `--format` may be right."
 
 
 class NatsProtocolInvalid(DuramenError):
@@ -1475,11 +1475,11 @@ class AnswerTypeUnavailable(DuramenError):
 
 
 class BodyTypeUnsupported(DuramenError):
-    """The body of an HTTP request is not declared as JSON or as another type that the path supports."""
+    """The body of an HTTP request is declared with a type or an encoding that the path does not support."""
 
     id = "body-type-unsupported"
     safe = "Nothing was done."
-    remedy = "Send the header `Content-Type: application/json`, as `curl --json` does."
+    remedy = "Send a type and an encoding that the message names; `curl --json` sends JSON."
 
 
 class HostRefused(DuramenError):

@@ -126,6 +126,7 @@ def test_updates_change_what_is_given_and_nothing_else(duramen: Run, tenant: str
         (("topic", "list", tenant), f"'{tenant}' is not TENANT/NAMESPACE"),
         (("namespace", "search", ""), "it is empty"),
         (("topic", "create", f"{tenant}/dev/t", "--ndjson"), "--ndjson needs --file"),
+        (("topic", "rename", f"{tenant}/dev/t", f"{tenant}/dev/u"), "NEW_NAME is the name without the namespace: 'u'"),
     ):
         refused = duramen(*wrong)
         assert (refused.code > 0, why in refused.err, "Traceback" in refused.err) == (True, True, False), refused.err

@@ -249,7 +249,13 @@ def _keep_alias(function: click.decorators.FC) -> click.decorators.FC:
 @server_option
 def _rename(name: str, new_name: str, keep_alias: bool, account: str, format_: str, server: NodeAddress) -> None:
     """Give a topic another name in its namespace; its id stays."""
-    to = f"{_split(name)[0]}/{new_name}"
+    namespace, _ = _split(name)
+    if new_name.startswith(f"{namespace}/"):
+        raise click.UsageError(
+            f"NEW_NAME is the name without the namespace: {new_name[len(namespace) + 1 :]!r};"
+            f" `duramen topic move {name} {new_name}` takes a path"
+        )
+    to = f"{namespace}/{new_name}"
     _print(inventory_of(server).move_topic(name, to, keep_alias=keep_alias, account=account), format_)
 
 

@@ -35,7 +35,7 @@ def refused(name: str, value: object, expected: str) -> RequestInvalid:
         shown = repr(value)
     except ValueError:  # a number of more digits than Python writes
         shown = "…"
-    return RequestInvalid(f"{name} is {expected}, not {type(value).__name__} {shown[:_SHOWN]}")
+    return RequestInvalid(f"{name} is {expected}, not {type(value).__name__} {' '.join(shown[:_SHOWN].splitlines())}")
 
 
 def text(name: str, value: object) -> str:

@@ -77,7 +77,8 @@ def _columns(pa: Any, names: Any) -> Iterator[Any]:
         for batch in batches:
             yield batch.column(place)
     except (pa.ArrowException, TypeError, ValueError, InputInvalid) as error:
-        raise refused("names", names, f"names, or Arrow data with a column of names ({str(error)[:200]})") from None
+        why = " ".join(str(error)[:200].splitlines())
+        raise refused("names", names, f"str, or Arrow data with the column `name` ({why})") from None
 
 
 def _table(pa: Any, names: Any) -> Any:

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 Names: TypeAlias = Iterable[str] | ArrowColumns
-"""Names, or Arrow data with a column of names."""
+"""Names, or Arrow data with the column `name`."""
 
 _NAMES_AT_ONCE: Final = 20_000
 _LOOKUPS_AT_ONCE: Final = 1000
