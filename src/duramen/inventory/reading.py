@@ -115,6 +115,12 @@ class InventoryRows:
         """The topic that the row of a name resolves to; None if it is not valid at present."""
         return self._counted(namespace, name, name_row(value, shard))
 
+    def dangling(self, namespace: int, name: bytes, value: bytes, shard: int) -> TopicName | None:
+        """The alias in the row of a name, with its former topic, if it is dangling."""
+        if self.counted(namespace, name, value, shard) is not None or not self.is_dangling(namespace, name):
+            return None
+        return TopicName(name, name_row(value, shard).key, alias=True)
+
     def count(self, namespace: int = TOTAL) -> int:
         """The number of topics in a namespace, or in all."""
         rows = sum(int.from_bytes(rows.get(count_key(namespace)) or b"", "big") for rows in self._shards)

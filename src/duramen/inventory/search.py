@@ -16,10 +16,10 @@ from duramen.base.patterns import match_range, pattern_of
 from duramen.inventory.events import Labels, Policies
 from duramen.inventory.ids import TopicKey, durability_of_sequence
 
-__all__ = ["ALIAS", "PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
+__all__ = ["DANGLING", "PageToken", "TopicQuery", "after", "check_query", "page_token", "prefix_end", "read_token"]
 
-ALIAS: Final = "alias"
-"""The kind of a name that is not its topic's own; `TOPIC` is the other."""
+DANGLING: Final = "dangling-alias"
+"""The kind of an alias whose topic was deleted with its namespace; only a query of this kind finds it."""
 
 _GLOB: Final = frozenset("*?[")
 _META: Final = frozenset("\\.+*?()|[]{}^$")
@@ -29,8 +29,8 @@ class TopicQuery(NamedTuple):
     """Names that start with `prefix` and match `glob` and `pattern`, an RE2 expression for whole names.
 
     The others are filters, empty: all. `label` is KEY or KEY=VALUE of a tenant or a namespace, and of the namespace or
-    the tenant of a topic. Of topics: `kind` is `topic` or `alias`; `durability`; and `policy`, one that is set on the
-    topic itself.
+    the tenant of a topic. Of topics: `kind` is `topic`, `alias` or `DANGLING`; `durability`; and `policy`, one that is
+    set on the topic itself.
     """
 
     prefix: str = ""
@@ -50,7 +50,7 @@ class TopicQuery(NamedTuple):
 
     def takes(self, key: TopicKey, own: Callable[[TopicKey], Policies], *, alias: bool) -> bool:
         """Whether a topic passes the filters; `own` reads its own policies."""
-        if self.kind and alias != (self.kind == ALIAS):
+        if self.kind and alias == (self.kind == TOPIC):
             return False
         if self.durability and durability_of_sequence(key.sequence) != self.durability:
             return False

@@ -96,6 +96,8 @@ def test_an_alias_of_a_topic_that_was_deleted_with_its_namespace_is_named_and_de
     created = duramen("topic", "create", f"{tenant}/dev/alias")
     assert (created.code, created.out) == (1, "0 topics created.\n")
     assert f"`duramen topic delete {tenant}/dev/alias` frees the name [topic-alias-dangling]" in created.err
+    assert duramen("topic", "search", tenant).out == ""
+    assert f"{tenant}/dev/alias (alias)" in duramen("topic", "search", tenant, "--kind", "dangling-alias").out
     deleted = duramen("topic", "delete", f"{tenant}/dev/alias", "--yes")
     assert (deleted.code, deleted.out) == (0, f"Topic {tenant}/dev/alias deleted.\n")
     assert "[topic-not-found]" in duramen("topic", "delete", f"{tenant}/dev/alias", "--yes").err

@@ -12,6 +12,7 @@ from duramen.coordinators.inventory.cluster.requests import decode_response, enc
 from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.inventory.directory import DeleteNamespace
 from duramen.inventory.machine import Created, CreateTopics
+from duramen.inventory.search import PageToken, TopicQuery
 
 NAMES = ["alive", "dangling", *(f"t{number:02}" for number in range(40))]
 
@@ -50,6 +51,31 @@ def test_a_name_that_leads_nowhere_is_a_problem_until_it_is_deleted(shards: int,
     assert summary(node.create("acme/dev", *names)) == (1, len(names) - 1, [])
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("limit", [1, 100])
+def test_each_name_is_found_by_the_search_for_its_kind(shards: int, limit: int) -> None:
+    node = prepared(shards)
+    node.create("acme/dev", *NAMES)
+
+    def found(**wanted: str) -> list[str]:
+        query, names = TopicQuery(**wanted), list[str]()
+        token: PageToken | None = PageToken()
+        while token is not None:
+            page = node.inventory.search(ACCOUNT, "acme", "", query, token, limit)
+            token = page.token
+            names += [f"{one.path.namespace}/{one.path.topic}" for one in page.topics]
+            assert all(one.alias for one in page.topics) or "alias" not in wanted.get("kind", "")
+        return names
+
+    assert found(kind="dangling-alias") == found(kind="dangling-alias", prefix="d") == ["dev/dangling"]
+    assert found(kind="dangling-alias", prefix="t") == found(kind="dangling-alias", policy="quota.topics") == []
+    assert found(kind="alias") == ["dev/alive"]
+    assert found(kind="topic") == [*(f"dev/{name}" for name in NAMES[2:]), "prod/b"]
+    assert sorted([*found(), "dev/dangling"]) == [*(f"dev/{name}" for name in NAMES), "prod/b"]
+    assert node.do(node.inventory.delete_topic, ACCOUNT, at("acme/dev/dangling")) is None
+    assert found(kind="dangling-alias") == []
+
+
 def test_nodes_without_the_shards_find_them_too() -> None:
     several = SeveralInventories()
     several.create(1, "bolt/dev", "a")
@@ -59,10 +85,13 @@ def test_nodes_without_the_shards_find_them_too() -> None:
     gone = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "bolt", "dev"))
     several.do(1, lambda inventory: inventory.change, DeleteNamespace(gone.id))
     dev = several.read(1, lambda inventory: inventory.namespace(ACCOUNT, "acme", "dev"))
+    wanted = TopicQuery(kind="dangling-alias")
     for node in (1, 2, 3):
         made = several.do(node, lambda inventory: inventory.create_topics, dev, NAMES)
         lost = [("dangling", TopicAliasDangling)]
         assert summary(made) == (len(NAMES) - 2 if node == 1 else 0, 1 if node == 1 else len(NAMES) - 1, lost)
+        page = several.read(node, lambda inventory: inventory.search(ACCOUNT, "", "", wanted, PageToken(), 10))
+        assert [str(one.path) for one in page.topics] == ["acme/dev/dangling"]
 
 
 def test_responses_without_aliases_are_those_of_older_versions() -> None:

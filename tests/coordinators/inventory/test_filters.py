@@ -9,7 +9,7 @@ from tests.coordinators.inventory.node import ACCOUNT, InventoryNode, at
 from duramen.base.catalogue.inventory import TOPIC
 from duramen.base.errors import RequestInvalid
 from duramen.inventory.directory import UpdateNamespace, UpdateTenant
-from duramen.inventory.search import ALIAS, PageToken, TopicQuery, check_query
+from duramen.inventory.search import PageToken, TopicQuery, check_query
 
 NAMESPACES = ("acme/dev", "acme/prod", "bolt/dev", "bolt/prod")
 LABELS = {"acme": {"team": "blue"}, "acme/dev": {"team": "red"}, "bolt/dev": {"stage": ""}}
@@ -41,7 +41,7 @@ class Filled:
             target = chance.choice([*self.names])
             self.node.do(self.node.inventory.alias, ACCOUNT, at(path), at(target))
             above = [LABELS.get(path.rpartition("/")[0], {}), LABELS.get(path.split("/")[0], {})]
-            self.names[path] = (ALIAS, *self.names[target][1:3], above)
+            self.names[path] = ("alias", *self.names[target][1:3], above)
 
     def expected(self, query: TopicQuery) -> list[str]:
         key, equals, value = query.label.partition("=")
@@ -72,7 +72,7 @@ def filled() -> Filled:
 def test_filters_together_find_what_passes_all(filled: Filled) -> None:
     labels = ("", "team", "team=blue", "team=red", "stage", "stage=", "stage=x", "none")
     policies = ("", "retention.ms", "producer_byte_rate", "retention.bytes")
-    for label, kind, durability, policy in product(labels, ("", TOPIC, ALIAS), ("", "sync", "os"), policies):
+    for label, kind, durability, policy in product(labels, ("", TOPIC, "alias"), ("", "sync", "os"), policies):
         query = TopicQuery(label=label, kind=kind, durability=durability, policy=policy)
         assert filled.found(query, 2) == filled.found(query, 100) == filled.expected(query), query
 

@@ -158,8 +158,10 @@ def _list(namespace: str, limit: int, after: str, account: str, format_: str, se
 @click.argument("scope", metavar="[TENANT[/NAMESPACE]]", required=False, callback=not_empty)
 @filter_options
 @click.option(
-    "--kind", type=click.Choice(["topic", "alias"]), default=None, help="Only topics, or only aliases [default: both]"
-)
+    "--kind", type=click.Choice(["topic", "alias", "dangling-alias"]), default=None,
+    help="Only topics, only aliases, or only aliases whose topics were deleted with their namespaces [default: topics "
+    "and aliases]",
+)  # fmt: skip
 @click.option("--durability", type=click.Choice(["sync", "os"]), default=None, help="Only topics with this durability.")
 @click.option(
     "--policy",

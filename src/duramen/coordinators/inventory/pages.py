@@ -7,7 +7,7 @@ from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.ids import topic_id
 from duramen.inventory.names import TopicPath
 from duramen.inventory.reading import InventoryRows
-from duramen.inventory.search import TopicQuery, after
+from duramen.inventory.search import DANGLING, TopicQuery, after
 
 __all__ = ["PageScan"]
 
@@ -21,6 +21,7 @@ class PageScan:
 
     def __init__(self, rows: InventoryRows, inventory_id: UUID | None, query: TopicQuery, limit: int) -> None:
         self._rows = rows
+        self._topic = rows.dangling if query.kind == DANGLING else rows.counted
         self._inventory_id = inventory_id
         self._first, self._end = query.bounds()
         self._matches = query.matcher()
@@ -41,7 +42,7 @@ class PageScan:
             text = name.decode()
             matches = self._matches is None or self._matches(text)
             if matches:
-                topic = self._rows.counted(number, name, value, shard)
+                topic = self._topic(number, name, value, shard)
                 if topic is not None and self._query.takes(topic.key, self._rows.policies, alias=topic.alias):
                     lasting_id = topic_id(self._inventory_id, topic.key)  # type: ignore[arg-type]
                     own = self._rows.namespace_of(topic.key) if topic.alias else number

@@ -335,8 +335,9 @@ class Inventory:
         """Topics and aliases of TENANT/NAMESPACE, of TENANT or of all, in the order of their names.
 
         By `prefix`, by `glob` (`*`, `?`, `[abc]`) or by an RE2 `pattern` for whole names. `label`, KEY or KEY=VALUE, is
-        one of the namespace or its tenant; `kind` is `topic` or `alias`; `durability` is `sync` or `os`; `policy` is
-        one that is set on the topic itself. Raises GlobInvalid, PatternInvalid, TenantNotFound, NamespaceNotFound.
+        one of the namespace or its tenant; `durability` is `sync` or `os`; `policy` is one that is set on the topic
+        itself. `kind` is `topic`, `alias` or `dangling-alias`, those whose topics were deleted with their namespaces.
+        Raises GlobInvalid, PatternInvalid, TenantNotFound, NamespaceNotFound.
 
         >>> list(client.inventory.search(prefix="there-is-none-like-this"))
         []

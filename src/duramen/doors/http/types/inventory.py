@@ -249,7 +249,13 @@ class TopicsQuery(msgspec.Struct):
         str, Meta(min_length=1, description="Only topics whose namespace or tenant has this label: KEY or KEY=VALUE")
     ] = ""
     kind: (
-        Annotated[Literal["topic", "alias"], Meta(description="`topic`: no aliases; `alias`: only aliases")]
+        Annotated[
+            Literal["topic", "alias", "dangling-alias"],
+            Meta(
+                description="`topic`: no aliases; `alias`: only aliases; `dangling-alias`: only aliases whose topics"
+                " were deleted with their namespaces, which no other search finds"
+            ),
+        ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
     durability: (
