@@ -5,7 +5,7 @@ imported here.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -13,14 +13,14 @@ import msgspec
 from duramen.base.errors import InputInvalid
 
 __all__ = [
-    "NO_NAME", "ROWS_AT_ONCE", "NameRows", "RowProblem", "Rows", "names_of_column", "names_of_lines",
+    "NO_NAME", "ROWS_AT_ONCE", "NameRows", "RowProblem", "Rows", "cut_lines", "names_of_column", "names_of_lines",
     "place_of_names", "rows_of_lines",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 ROWS_AT_ONCE: Final = 20_000
-"""Rows of a column that are decoded together."""
+"""Rows that are decoded together."""
 
 NO_NAME: Final = "has no name"
 """The fault of a row without a name."""
@@ -51,6 +51,15 @@ class Rows(NamedTuple, Generic[T]):
 
 NameRows: TypeAlias = Rows[str]
 """Rows that are names."""
+
+
+def cut_lines(content: bytes) -> Iterator[bytes]:
+    """Pieces of whole lines, about `ROWS_AT_ONCE` at most in each."""
+    step, at = len(content) // (content.count(_LINE_END) // ROWS_AT_ONCE + 1), 0
+    while at < len(content):
+        end = content.find(_LINE_END, at + step) + 1 or len(content)
+        yield content[at:end]
+        at = end
 
 
 def rows_of_lines(content: bytes, before: int, decode: Callable[[bytes], T], fault: str) -> Rows[T]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duramen.base.errors import RequestInvalid
-from duramen.codec.bulk_names import NameRows
+from duramen.codec.bulk_names import ROWS_AT_ONCE, NameRows
 from duramen.doors.http.serving.rows import ARROW, LARGEST_MESSAGE_BYTES, NAME_ROWS, NDJSON, RowDecoder
 
 NAMES = st.lists(st.none() | st.text("ab\n\u00e9", max_size=4), max_size=30)
@@ -81,3 +81,13 @@ def test_damaged_streams_are_refused_or_read() -> None:
             decoded(bytes(damaged), NAME_ROWS[ARROW], 1 << 20)
         except RequestInvalid:
             continue
+
+
+@pytest.mark.parametrize("line", [b"7\n", b'"a"\n', b"\n"], ids=["bad", "good", "blank"])
+def test_many_short_lines_are_decoded_in_pieces(line: bytes) -> None:
+    count = 5 * ROWS_AT_ONCE + 7
+    found = list(NAME_ROWS[NDJSON]().take(bytearray(line * count), last=True))
+    assert max(one.rows for one in found) <= ROWS_AT_ONCE + 1
+    numbers = [number for one in found for number in (*one.numbers, *(row for row, _ in one.problems))]
+    assert numbers == ([] if line == b"\n" else [*range(1, count + 1)])
+    assert sum(one.rows for one in found) == count

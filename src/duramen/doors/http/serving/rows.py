@@ -22,6 +22,7 @@ from duramen.codec.bulk_names import (
     NameRows,
     RowProblem,
     Rows,
+    cut_lines,
     names_of_column,
     names_of_lines,
     place_of_names,
@@ -99,6 +100,7 @@ class BodyRows(Generic[T]):
                         content += chunk
                 for rows in decoder.take(content, last=ended):
                     yield rows
+                    await asyncio.sleep(0)  # bad rows take long
                 self._room.give(held - len(content))
                 held = len(content)
         finally:
@@ -130,9 +132,10 @@ class _JsonRows(Generic[T]):
         if end:
             lines = bytes(content[:end])
             del content[:end]
-            rows = self._rows_of(lines, self._count)
-            self._count += rows.rows
-            yield rows
+            for some in cut_lines(lines):
+                rows = self._rows_of(some, self._count)
+                self._count += rows.rows
+                yield rows
         if self._skips:
             content.clear()
         elif len(content) > _LONGEST_LINE_BYTES:
