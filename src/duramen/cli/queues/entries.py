@@ -422,8 +422,9 @@ def _print_usage(space: str, usage: Mapping[str, Any], format_: str) -> None:
     if format_ == JSON:
         print_json(usage)
         return
-    known = usage["entries"] is not None
-    total = f"{_entries(usage['entries'])} ({usage['bytes']} bytes)" if known else "? entries, until all shards count"
+    total = "? entries: a shard has not counted its own yet"
+    if usage["entries"] is not None:
+        total = f"{_entries(usage['entries'])} ({usage['bytes']} bytes)"
     click.echo(f"Queue space {space}: {total}")
     limits = [f"{usage[f'max_{what}']} {what}" for what in ("entries", "bytes") if usage[f"max_{what}"] is not None]
     if limits:
