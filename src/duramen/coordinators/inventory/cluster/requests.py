@@ -47,11 +47,11 @@ __all__ = [
     "TopicChange",
     "TopicsChanged",
     "WatchChanges",
+    "changed",
     "decode_command",
-    "decode_response",
     "encode_command",
-    "encode_response",
     "may_be_repeated",
+    "read_response",
 ]
 
 _DEADLINE_MS: Final = 10_000
@@ -95,11 +95,15 @@ class ChangeInventory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
-    """The response to a command, and its position in the shard."""
+    """The response to a command, and its position in the shard.
+
+    `aliases` are those of `Created`: nodes of older versions ignore a field here, but refuse one in the response.
+    """
 
     epoch: int
     offset: int
     response: bytes
+    aliases: list[bytes] = []
 
 
 class TopicChange(NamedTuple):
@@ -253,17 +257,18 @@ def decode_command(content: bytes) -> ShardCommand:
     return step if token == _NOT_FENCED else Fenced(token, step)
 
 
-def encode_response(response: object) -> bytes:
-    """The encoded response for another node."""
-    if isinstance(response, Created) and not response.aliases:
-        response = response[:-1]  # as nodes of older versions know it
-    return msgspec.msgpack.encode(response)
+def changed(epoch: int, offset: int, response: object) -> Changed:
+    """The response for another node."""
+    if isinstance(response, Created):
+        return Changed(epoch, offset, msgspec.msgpack.encode(response[:-1]), list(response.aliases))
+    return Changed(epoch, offset, msgspec.msgpack.encode(response))
 
 
-def decode_response(command: ShardCommand, content: bytes) -> Any:
+def read_response(command: ShardCommand, answer: Changed) -> Any:
     """The response to a command. Raises OutcomeUnknown."""
     kind = type(command.step) if isinstance(command, Fenced) else type(command)
     try:
-        return msgspec.msgpack.decode(content, type=_RESPONSES.get(kind, None | bool))
+        response = msgspec.msgpack.decode(answer.response, type=_RESPONSES.get(kind, None | bool))
     except UNREADABLE as error:
         raise OutcomeUnknown(f"the leader of a shard has answered what cannot be read: {error}") from None
+    return response._replace(aliases=answer.aliases) if isinstance(response, Created) else response

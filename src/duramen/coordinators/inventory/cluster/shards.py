@@ -19,10 +19,10 @@ from duramen.coordinators.inventory.cluster.requests import (
     ChangeInventory,
     ReadInventory,
     RowsRead,
-    decode_response,
+    changed,
     encode_command,
-    encode_response,
     may_be_repeated,
+    read_response,
 )
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD, INVENTORY_STREAM, ShardCommand
 from duramen.coordinators.inventory.shards import Done, InventoryShards
@@ -129,7 +129,7 @@ class RoutedShards(InventoryShards):
             if isinstance(outcome, Changed):
                 self.saw(shard, outcome.epoch, outcome.offset)
                 try:
-                    outcome = decode_response(command, outcome.response)
+                    outcome = read_response(command, outcome)
                 except DuramenError as error:
                     outcome = error
             done(outcome.response if isinstance(outcome, ShardAnswer) else outcome)
@@ -149,7 +149,7 @@ class RoutedShards(InventoryShards):
 
         def answered(answer: ShardAnswer | DuramenError) -> None:
             if isinstance(answer, ShardAnswer):
-                done(Changed(epoch, answer.end_offset, encode_response(answer.response)))
+                done(changed(epoch, answer.end_offset, answer.response))
             else:
                 done(answer)
 
