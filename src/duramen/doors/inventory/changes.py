@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from duramen.base.errors import (
+    CoordinatorLoading,
     DuramenError,
     NamespaceNotFound,
     NodeBusy,
+    NotCoordinator,
     RequestInvalid,
     TenantNotFound,
     TopicNotFound,
@@ -99,6 +101,8 @@ async def _followed(
         if not last.changes:
             raise
         return last
+    except (CoordinatorLoading, NotCoordinator):
+        pass  # whether it is gone is unknown at present: the next page is checked too
     return page
 
 
