@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, cast
 
 import pytest
 
-from duramen.base.errors import CoordinatorLoading, DuramenError, StorageFull
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, StorageFull
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
 from duramen.codec.batch import BatchInput, DecodedRecord, Header, check, encode
@@ -213,3 +213,15 @@ def test_what_could_not_be_stored_is_forgotten_once_nothing_is_under_way() -> No
     assert made.answers[2:] == [made.answers[2], ShardAnswer(None, 1)]
     assert isinstance(made.answers[2], CoordinatorLoading)
     assert made.again == ["again"]
+
+
+def test_commands_cut_off_by_a_reload_do_not_count_for_ever() -> None:
+    made = Unreplicated()
+    for _ in range(12):
+        for number in range(1_000):
+            made.submit(b"%d" % number, b"1" if b"%d" % number not in made.shard.values else None)
+        made.active.reload(CoordinatorLoading("the rows are being restored"))
+    assert {type(answer) for answer in made.answers} == {NotCoordinator}
+    made.submit(b"k", b"1")
+    made.partition.stores[-1](0, None)
+    assert made.answers[-1] == ShardAnswer(None, 1)

@@ -192,6 +192,7 @@ class UnreplicatedShard(ActiveShard):
     def _refuse(self, error: DuramenError) -> None:
         super()._refuse(error)
         under_way, self._under_way = self._under_way, {}
+        self._commands -= len(under_way)
         unknown = NotCoordinator(f"it is not known whether the command was stored: {error}")
         for one in under_way:
             one.done(unknown)
