@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, NotLeader
 from duramen.storage.store import AppendDone
 
 __all__ = ["LocalState"]
@@ -18,8 +18,8 @@ class LocalState:
     """
 
     __slots__ = (
-        "_unapplied", "accepted_bytes", "accepted_records", "applied_offset", "floor_offset", "lowest_checkpoint",
-        "moved", "problem", "refusal", "replicated",
+        "_leaderships", "_unapplied", "accepted_bytes", "accepted_records", "applied_offset", "floor_offset",
+        "lowest_checkpoint", "moved", "problem", "refusal", "replicated",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -39,6 +39,7 @@ class LocalState:
         self.accepted_bytes = 0
         """Of batches and commands that are accepted and not applied yet."""
         self._unapplied: deque[tuple[int, Callable[[DuramenError | None], None]]] = deque()
+        self._leaderships = 0  # the number of ended ones
 
     def accept(self, records: int, size: int) -> Callable[[], None]:
         """Count accepted records and their bytes until the result is called, once: they are applied or discarded."""
@@ -56,7 +57,7 @@ class LocalState:
 
         So writers are no faster than the state is applied.
         """
-        over = self.accept(records, size)
+        over, leaderships = self.accept(records, size), self._leaderships
 
         def ended(base_offset: int, error: DuramenError | None) -> None:
             over()
@@ -64,12 +65,20 @@ class LocalState:
                 done(base_offset, error)
 
         def stored(base_offset: int, error: DuramenError | None) -> None:
+            if error is None and leaderships != self._leaderships:
+                # Its offset may be truncated: batches of a later leadership must not wait for it.
+                error = NotLeader("this node is no longer the leader that received the records")
             if error is not None or base_offset + records <= self.applied_offset:
                 ended(base_offset, error)
             else:
                 self._unapplied.append((base_offset + records, partial(ended, base_offset)))
 
         return stored
+
+    def end_leadership(self, error: DuramenError) -> None:
+        """Tell all whose batches this leader accepted, also those that are stored later."""
+        self._leaderships += 1
+        self.acknowledge(error)
 
     def acknowledge(self, error: DuramenError | None = None) -> None:
         """Tell those whose batches are applied, and with an error all others too."""

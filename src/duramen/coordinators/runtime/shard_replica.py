@@ -161,7 +161,7 @@ class ShardReplica:
         if active is not None:
             active.end(NotCoordinator("this node is no longer the coordinator"))
             if self._local is not None:
-                self._local.acknowledge(NotLeader("this node is no longer the leader that received the records"))
+                self._local.end_leadership(NotLeader("this node is no longer the leader that received the records"))
         self._alarm.move(None)
         if self._row_state is None and self._applier is not None:
             self._applier.end()
@@ -172,7 +172,7 @@ class ShardReplica:
         self.unlead()
         self._cuts.end()
         if self._local is not None:
-            self._local.acknowledge(NotLeader("the stream was deleted"))
+            self._local.end_leadership(NotLeader("the stream was deleted"))
         if self._applier is not None:
             self._applier.end()
         self._end_installation()
