@@ -7,10 +7,15 @@ import pytest
 from tests.coordinators.inventory.node import InventoryNode
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, NameNotResolved, StateDamaged, StreamNotFound
+from duramen.coordinators.group.coordinator import CommitMember
+from duramen.coordinators.inventory.shard import INVENTORY_STREAM
 from duramen.coordinators.inventory.shards import InventoryShards
+from duramen.coordinators.runtime.runtime import Runtime
+from duramen.groups.values import JoinRequest, JoinResult, SyncRequest
 from duramen.service.admission import Service
 from duramen.service.light_topics import LastingId
 from duramen.service.resolve import ResolvedTopics
+from duramen.sim.broker import CallbackResult
 
 NAMES = ("acme.dev.a", "acme.dev.none", "acme.none.a", "none.dev.a", "a.b", "a")
 
@@ -43,3 +48,32 @@ def test_a_name_is_unknown_while_rows_cannot_be_read(why: DuramenError) -> None:
         patch.setattr(InventoryShards, "position", lambda _: "elsewhere")  # nothing that was looked up before
         assert found(every, keys) == found(every.looked_up(keys), keys) == unknown
     assert found(every, keys) == there
+
+
+def test_members_have_a_whole_session_however_long_the_rows_take_to_load() -> None:
+    node = InventoryNode()
+    node.create("acme/dev", "a")
+    node.hand.broker.internal_streams.ensure_offsets(CallbackResult())
+    node.hand.settle()
+    joined: CallbackResult[JoinResult] = CallbackResult()
+    request = JoinRequest("", None, "m", False, "client", "/host", 10_000, 10_000, "consumer", [("range", b"")])
+    node.hand.broker.groups.join("g", request, joined)
+    node.hand.advance(100)
+    member = CommitMember(joined.value.member_id, None, joined.value.generation)
+    sync = SyncRequest(member.member_id, None, member.generation, None, None, [(member.member_id, b"all")])
+    node.hand.broker.groups.sync("g", sync, CallbackResult())
+    load = Runtime.when_loaded
+
+    def load_slowly(runtime: Runtime, stream: str, done: Any) -> None:
+        if stream == INVENTORY_STREAM:
+            node.hand.clock.advance(60_000)
+        load(runtime, stream, done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Runtime, "when_loaded", load_slowly)
+        node.hand.restart()
+    node.hand.advance(1)
+    known: CallbackResult[None] = CallbackResult()
+    node.hand.broker.groups.heartbeat("g", member, known)
+    node.hand.settle()
+    assert known.value is None

@@ -57,7 +57,13 @@ class Startup:
     def _transactions_ready(self, error: DuramenError | OSError | None) -> None:
         if error is not None:
             self._done(_storage_error("the stream of transactions cannot be read", error))
-            return
+        elif self._parts.alone:
+            # Names of its topics would be unknown; a damaged shard does not prevent the start.
+            self._parts.coordinators.when_loaded(INVENTORY_STREAM, lambda _: self._groups_ready())
+        else:
+            self._groups_ready()
+
+    def _groups_ready(self) -> None:
         parts, settings = self._parts, self._parts.settings
         # As late as can be: members have a whole session from here on, and no requests of theirs may come before.
         parts.groups.restore()
@@ -76,11 +82,7 @@ class Startup:
             self._parts.views.remove_leftovers()
             self._parts.inventory.start()
             self._parts.unclean.on_event(None)
-        if error is None and self._parts.alone:
-            # Names of its topics would be unknown; a damaged shard does not prevent the start.
-            self._parts.coordinators.when_loaded(INVENTORY_STREAM, lambda _: self._done(None))
-        else:
-            self._done(error)
+        self._done(error)
 
     def _remove_orphans(self) -> None:
         # A stream's deletion is durable before its logs are deleted: a crash in between leaves them behind.
