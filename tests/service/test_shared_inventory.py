@@ -12,15 +12,17 @@ from tests.service.inventory import ACCOUNT, InventoryTopics
 from tests.service.test_cluster_names import admitted, known
 from tests.service.test_shared_queues import LIMITS, acquired
 
-from duramen.base.errors import DuramenError
+from duramen.base.errors import DuramenError, GroupNotFound, StreamNotFound
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
+from duramen.coordinators.group.topics import LASTING
 from duramen.coordinators.inventory.shard import queue_space_of
 from duramen.coordinators.share.fetch import ShareFetched
 from duramen.coordinators.share.partition import ACCEPT, RELEASE, Acknowledged
+from duramen.coordinators.share.resets import ShareStarts
 from duramen.coordinators.share.shares import ShareOffset
 from duramen.coordinators.share.state import SHARE_STATE_STREAM
-from duramen.groups.records import partition_for
+from duramen.groups.records import OffsetKey, partition_for
 from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
 from duramen.groups.share_records import ShareKey, state_partition_for
 from duramen.inventory.directory import DeleteNamespace
@@ -317,3 +319,14 @@ def test_on_a_cluster_a_group_goes_on_after_a_rename_and_its_state_ends_with_the
     several.advance(5000)
     assert not states(several.broker(2))
     assert not several.broker(3).share_groups.keys(GROUP)
+
+
+def test_starts_of_a_group_that_is_deleted_meanwhile_are_answered() -> None:
+    shop = SharedInventory(TOPIC)
+    starts = ShareStarts(shop.broker.share_groups, shop.broker.share_nodes)
+    key = OffsetKey("gone", LASTING + shop.key(TOPIC).topic_id.hex, 0)
+    for keys in ([key], [OffsetKey("gone", "none", 0)]):
+        answer: CallbackResult[Any] = CallbackResult()
+        starts.find(keys, answer)
+        shop.hand.settle()
+        assert isinstance(answer.error, GroupNotFound | StreamNotFound)

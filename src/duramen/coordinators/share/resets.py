@@ -33,10 +33,10 @@ class ShareStarts:
         """Where a group starts in partitions; None: it has read nothing of one."""
         try:
             wanted = [self._key(key) for key in keys]
+            known = {*self._groups.keys(keys[0].group)} if keys else set()
         except DuramenError as error:
             done(error)
             return
-        known = {*self._groups.keys(keys[0].group)} if keys else set()
         self._nodes.locate([key for key in wanted if key in known], partial(_located, wanted, done))
 
     def store(
