@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.service.inventory import ACCOUNT, InventoryTopics
 from tests.service.test_cluster_names import admitted, known
 from tests.service.test_shared_queues import LIMITS, acquired
 
-from duramen.base.errors import DuramenError, GroupNotFound, StreamNotFound
+from duramen.base.errors import BatchCorrupt, DuramenError, GroupNotFound, StreamNotFound
 from duramen.codec.batch import BatchInput, encode
 from duramen.coordinators.group.offsets import OFFSETS_STREAM
 from duramen.coordinators.group.topics import LASTING
@@ -24,6 +25,7 @@ from duramen.coordinators.share.shares import ShareOffset
 from duramen.coordinators.share.state import SHARE_STATE_STREAM
 from duramen.groups.records import OffsetKey, partition_for
 from duramen.groups.share_group import ShareHeartbeat, ShareHeartbeatResult
+from duramen.groups.share_group_records import encode_places_key
 from duramen.groups.share_records import ShareKey, state_partition_for
 from duramen.inventory.directory import DeleteNamespace
 from duramen.service.broker import Broker
@@ -330,3 +332,25 @@ def test_starts_of_a_group_that_is_deleted_meanwhile_are_answered() -> None:
         starts.find(keys, answer)
         shop.hand.settle()
         assert isinstance(answer.error, GroupNotFound | StreamNotFound)
+
+
+@pytest.mark.parametrize("group", ["a", "z"])  # before and after the other one
+def test_a_damaged_record_affects_no_other_group(group: str) -> None:
+    shop = SharedInventory(TOPIC, "acme/prod/kept")
+    shop.hand.create("stream", durability="sync")
+    shop.beat(TOPIC, "acme/prod/kept", "stream")
+    kept = shop.key("acme/prod/kept")
+    shop.do(shop.broker.offsets.store_records, group, [(encode_places_key(group), b"\0\0\xff\xff")])
+    found = shop.do(partial(shop.broker.listing.everywhere, "", 10))
+    assert [row.id for row in found.rows] == sorted([GROUP, group])
+    shop.delete(TOPIC)
+    shop.do(shop.broker.delete_stream, "stream")
+    shop.hand.advance(60_000)
+    shop.broker.share_nodes.tidy()
+    shop.broker.share_groups.tidy(shop.broker.share_nodes.is_gone)
+    shop.hand.settle()
+    assert states(shop.broker).keys() == {kept}
+    assert [*shop.broker.share_groups.keys(GROUP)] == [kept]
+    answer: CallbackResult[None] = CallbackResult()
+    shop.broker.share_groups.delete_offsets(group, kept.topic_id, answer)
+    assert isinstance(answer.error, BatchCorrupt)

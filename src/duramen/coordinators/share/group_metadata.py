@@ -81,11 +81,13 @@ class ShareGroupMetadata:
 
     def topic_ids(self) -> set[StreamId]:
         """The topics of all groups whose records can be read, by the ids under which their states are stored."""
-        found = set[StreamId]()
+        return set[StreamId]().union(*(found for _, found in self.each_with_topics()))
+
+    def each_with_topics(self) -> Iterator[tuple[str, frozenset[StreamId]]]:
+        """The names of all groups whose records can be read, and their topics."""
         for group in self.each():
             with suppress(BatchCorrupt):
-                found.update(topic_id for topic_id, _ in self.get(group).every)
-        return found
+                yield group, frozenset(topic_id for topic_id, _ in self.get(group).every)
 
     # -- changing -----------------------------------------------------------------------------------
 
@@ -138,13 +140,12 @@ class ShareGroupMetadata:
 
     def forget_topics(self, gone: Callable[[StreamId], bool]) -> None:
         """Topics are deleted: the keepers of their states delete them by themselves."""
-        for group in list(self.each()):
-            self.forget_topics_of(group, gone)
+        for group, topics in list(self.each_with_topics()):
+            if any(map(gone, topics)):
+                self.forget_topics_of(group, gone)
 
     def forget_topics_of(self, group: str, gone: Callable[[StreamId], bool]) -> None:
         """Topics of a group are deleted."""
-        if not any(gone(topic_id) for topic_id, _ in self.get(group).every):
-            return
 
         def without(now: GroupPlaces) -> GroupPlaces:
             kept, unsure = (frozenset(place for place in places if not gone(place[0])) for places in now)

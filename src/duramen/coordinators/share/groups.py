@@ -310,10 +310,10 @@ class ShareGroups:
         try:
             self._check_unchanged(group_id)
             self.check_empty(group_id)
+            places = [place for place in self._inventory.get(group_id).every if place[0] == topic_id]
         except DuramenError as error:
             done(error)
         else:
-            places = [place for place in self._inventory.get(group_id).every if place[0] == topic_id]
             self._inventory.forget(group_id, places, self._until(group_id, done))
 
     # -- the node -----------------------------------------------------------------------------------
@@ -323,11 +323,7 @@ class ShareGroups:
 
         A new coordinator may not know a new stream yet: a stream that is missing twice is deleted.
         """
-        missed = {
-            group
-            for group in self._inventory.each()
-            if any(is_gone(topic_id) for topic_id, _ in self._inventory.get(group).every)
-        }
+        missed = {group for group, topics in self._inventory.each_with_topics() if any(map(is_gone, topics))}
         for group in sorted(missed & self._missed):
             self._inventory.forget_topics_of(group, is_gone)
         self._missed = missed - self._missed

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from duramen.base.countdown import Countdown
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import BatchCorrupt, DuramenError, NotLeader, OutcomeUnknown
+from duramen.base.errors import DuramenError, NotLeader, OutcomeUnknown
 from duramen.base.ids import StreamId
 from duramen.base.metrics import Metrics
 from duramen.base.ports import Clock
@@ -145,10 +145,10 @@ class ShareNodes:
         self._ask_leaders(chain.from_iterable(keys), found, answer)
 
     def _keys(self, group: str) -> list[ShareKey]:
-        """The share partitions of a group; none if its record cannot be read."""
+        """The share partitions of a group; none if its record cannot be read now."""
         try:
             return self.inventory.keys(group)
-        except BatchCorrupt:
+        except DuramenError:
             return []
 
     def _locate(self, request: Locate, done: Answered[Located]) -> None:
