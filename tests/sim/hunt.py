@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.sim.bugs.every import BUGS
-from tests.sim.planted import planted
+from tests.sim.planted import broken_by, planted
 
 from duramen.sim.runs import run_one
 
@@ -27,7 +27,7 @@ _KNOWN: Final = Path(__file__).with_name("seeds.json")
 def _broken_by(name: str, seed: int) -> str:
     """The promise that the run of a seed sees broken with the bug of that name planted; empty where all are kept."""
     with planted(next(bug for bug in BUGS if bug.name == name)):
-        return run_one(seed).broken
+        return broken_by(name, run_one(seed).broken)
 
 
 def first_seed(name: str, seeds: Iterable[int] = SEEDS) -> tuple[str, int, str]:

@@ -2,14 +2,18 @@
 
 A bug is a few wrong lines in the place of a function or a method. What it takes the place of has to be there still
 with the same parameters: where it has changed, planting fails, and whoever changed it says what the bug is now.
+A run that fails because the wrong lines use names that are gone has not found the bug: see `broken_by`.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Behind", "Bug", "Original", "Place", "as_port", "planted"]
+__all__ = ["Behind", "Bug", "Original", "Place", "as_port", "broken_by", "planted"]
+
+_GONE: Final = re.compile(r"'(?!NoneType')[\w.]+'( object)? has no attribute|name '\w+' is not defined")
 
 Original = Callable[..., Any]
 """The right function."""
@@ -56,6 +60,13 @@ def planted(bug: Bug | None) -> Iterator[None]:
         for place in bug.places if bug is not None else ():
             undo.callback(_replace(place))
         yield
+
+
+def broken_by(bug: str, broken: str) -> str:
+    """The promise that a run with a bug breaks, if any. Raises ValueError where the bug's own lines fail."""
+    if _GONE.search(broken):
+        raise ValueError(f"the lines of {bug} use what is gone: {broken}")
+    return broken
 
 
 class Behind:

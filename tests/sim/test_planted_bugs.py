@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 from tests.sim.bugs.every import BUGS
-from tests.sim.planted import Bug, Place, planted
+from tests.sim.planted import Bug, Place, broken_by, planted
 from tests.sim.queue_stories import QUEUE_STORIES
 from tests.sim.view_stories import VIEW_STORIES
 
@@ -320,3 +320,20 @@ def test_a_bug_is_not_planted_where_its_place_has_changed() -> None:
     for name, place in places.items():
         with pytest.raises(ValueError, match=r"Log\.roll"), planted(Bug(name, "", (place,))):
             pass
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "'Replica' object has no attribute '_kit'", "type object 'Log' has no attribute 'roll'",
+        "module 'duramen.storage.recovery' has no attribute 'run'", "name 'shorten' is not defined",
+    ],
+)  # fmt: skip
+def test_lines_of_a_bug_that_fail_themselves_do_not_find_it(gone: str) -> None:
+    with pytest.raises(ValueError, match="the lines of bug use what is gone"):
+        broken_by("bug", f"node 1: AttributeError where none may be: {gone}")
+
+
+@pytest.mark.parametrize("broken", ["", "a record is lost", "'NoneType' object has no attribute 'roll'"])
+def test_what_else_a_run_breaks_is_found_by_the_bug(broken: str) -> None:
+    assert broken_by("bug", broken) == broken

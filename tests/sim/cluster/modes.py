@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tests.sim.planted import Bug, planted
+from tests.sim.planted import Bug, broken_by, planted
 
 from duramen.sim.cluster.world import ClusterWorld
 
@@ -21,6 +21,6 @@ def hunt(bug: Bug, seeds: Iterable[int], *, stuck: bool = True, **clients: Any) 
     with planted(bug):
         for seed in seeds:
             outcome = ClusterWorld(seed, **clients).run()
-            if outcome.broken and (stuck or not outcome.stuck):
+            if broken_by(bug.name, outcome.broken) and (stuck or not outcome.stuck):
                 return seed
     return None

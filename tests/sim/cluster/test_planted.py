@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 from tests.sim.cluster.planted import BUGS
-from tests.sim.planted import Bug, planted
+from tests.sim.planted import Bug, broken_by, planted
 
 from duramen.sim.cluster.runs import run_one
 
@@ -73,7 +73,7 @@ def hunt(bug: Bug, seeds: Iterable[int], faults: Collection[str] = ()) -> int | 
     with planted(bug):
         for seed in seeds:
             outcome = run_one(seed, faults=faults)
-            if outcome.broken and not outcome.stuck:
+            if broken_by(bug.name, outcome.broken) and not outcome.stuck:
                 return seed
     return None
 

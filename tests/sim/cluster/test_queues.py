@@ -91,7 +91,7 @@ def _cut_uncommitted(_: Original) -> Original:
                 keep_ms = rows.keep_ms(self.partition)
                 offset = self._cuts.due(offset, rows.checkpoint_records, keep_ms, lambda _: 1)
             if offset - log.start_offset >= rows.checkpoint_records:
-                self._dependencies.store.delete_before(log, offset, lambda _: None)
+                self._parts.store.delete_before(log, offset, lambda _: None)
 
     return _cut
 
