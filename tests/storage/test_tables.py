@@ -117,6 +117,17 @@ def test_an_unknown_derived_id_begins_anywhere_and_forgetting_one_says_nothing_o
         producers.check(check(batch(3, 0, 9)))
 
 
+@pytest.mark.parametrize("forgotten_id", [FIRST_DERIVED_ID, ANY_ID - 1, ANY_ID])
+def test_an_id_that_was_never_allocated_is_not_forgotten(forgotten_id: int) -> None:
+    producers = ProducerTable((), forgotten_id)  # as an older node notes derived ids
+    assert producers.check(check(batch(3, 0, 9))) is None
+    assert producers.bound_forgotten(2)
+    assert not producers.bound_forgotten(2)
+    assert producers.check(check(batch(2, 0, 9))) is None
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(check(batch(3, 0, 9)))
+
+
 def test_the_newest_derived_ids_are_kept_also_by_a_table_of_rows() -> None:
     producers, head = ProducerTable(), check(batch(FIRST_DERIVED_ID, 0, 0))
     producers.add(check(batch(1, 0, 0)), 0, 0)

@@ -235,8 +235,11 @@ class ProducerTable:
         return self.forgotten_id != known
 
     def bound_forgotten(self, highest_id: int) -> bool:
-        """Note that no higher producer id was ever allocated; returns whether that is new."""
-        if self.forgotten_id != ANY_ID:
+        """Note that no higher producer id was ever allocated; returns whether that is new.
+
+        An older node that does not know derived ids notes them as forgotten ones too.
+        """
+        if self.forgotten_id < FIRST_DERIVED_ID:
             return False
         self.forgotten_id = highest_id
         return True
