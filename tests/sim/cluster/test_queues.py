@@ -238,7 +238,7 @@ BOUNDED_BUGS: Final = (
 FOUND_BY: Final = {
     "answer-stored": 5, "drop-overlays": 1, "move-head": 1, "replace-half": 1, "cut-early": 1, "older-leases": 1,
     "lease-again": 1, "show-delayed": 1, "keep-some": 1, "forget-position": 1,
-    "cut-uncommitted": 339, "forget-requests": 1,
+    "cut-uncommitted": 5, "forget-requests": 1,
 }  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from duramen.sim.cluster.watch import NodeWatcher, Onlooker, WatchedBroker, Watc
 from duramen.sim.machine.clock import SeededRandomness
 from duramen.sim.machine.disk import MemoryFileSystem
 from duramen.sim.machine.scheduler import VirtualClock
+from duramen.sim.machine.trace import BrokenPromise
 from duramen.sim.machine.views import MemoryStateStore
 from duramen.storage.directory import open_directory
 from duramen.storage.log.log import Log, LogConfig, LogKey
@@ -318,6 +319,13 @@ class SimulatedNode:
         broker.start(ready)
 
     def _cuts(self, log: Log, offset: int) -> None:
+        """No leader deletes records that it does not know to be committed: others may still fetch them."""
+        replicated = log.replicated
+        if replicated is not None and replicated.leader_epoch is not None and offset > replicated.high_watermark:
+            raise BrokenPromise(
+                f"node {self.node_id} leads {log.directory} and deletes records up to {offset}, beyond what is"
+                f" committed: {replicated.high_watermark}"
+            )
         if self.onlooker is not None:
             self.onlooker.cuts(self.node_id, log, offset)
 
