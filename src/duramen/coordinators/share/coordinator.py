@@ -133,7 +133,7 @@ class ShareCoordinator:
         if isinstance(answer, DuramenError) or not isinstance(answer.response, Tidied):
             return
         log, kept = self._stream.partitions[index].log, answer.response.kept
-        oldest = min([applied_offset, *(offset for _, offset in kept)])
+        oldest = min([applied_offset, log.high_watermark, *(offset for _, offset in kept)])
         if log.high_watermark - log.start_offset > _MOST_RECORDS:
             for key, offset in kept:
                 if log.high_watermark - offset > _MOST_RECORDS // 2:
