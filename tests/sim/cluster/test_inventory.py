@@ -10,7 +10,7 @@ from tests.sim.cluster.modes import hunt, keeps_promises
 from tests.sim.planted import Bug, Place
 
 from duramen.base.ports import StateRows
-from duramen.coordinators.inventory import changing, inventory
+from duramen.coordinators.inventory import changing, pages
 from duramen.coordinators.inventory.cluster import policies
 from duramen.coordinators.inventory.quotas import InventoryQuotas
 from duramen.inventory import machine
@@ -74,7 +74,7 @@ def _count_own(_: Original) -> Original:
 BUGS: Final = (
     Bug("old-name", "", (Place(changing.Change, "_arrive", _keep_old_name),), "a moved topic is found where it was"),
     Bug("create-again", "", (Place(machine, "_existing", _create_again),), "a bulk event comes again with new ids"),
-    Bug("skip-names", "", (Place(inventory, "after", _skip_longer_names),), "a page skips a name"),
+    Bug("skip-names", "", (Place(pages, "after", _skip_longer_names),), "a page skips a name"),
     Bug(
         "effective-early",
         "",
