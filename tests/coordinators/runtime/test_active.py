@@ -32,6 +32,7 @@ from duramen.storage.store import AppendDone
 
 class FakeLog:
     end_offset = 0
+    replicated = None
 
 
 class FakePartition:

@@ -386,6 +386,7 @@ class Replica:
             return
         self._log.lead()
         self._snapshots.lead()
+        self._state.leads_from = machine.history.end_offset
         self._state.leader_epoch, self._state.leads_since_ms = epoch, self._dependencies.clock.monotonic_ms()
         self._dependencies.outside.leads(self._place, epoch)
 
