@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterable
-from http.client import HTTPConnection
+from contextlib import ExitStack
+from http.client import HTTPConnection, HTTPResponse
+from select import select
 from socket import create_connection
 from typing import Any
 from urllib.parse import quote
@@ -345,10 +347,12 @@ def test_bulk_requests_in_progress_are_bounded_and_end_with_their_clients(tenant
     path = f"/v1/tenants/{tenant}/namespaces/dev/topics"
     head = f"POST {path} HTTP/1.1\r\nHost: {node.http}\r\nContent-Type: {NDJSON}\r\nContent-Length: 1000\r\n\r\n"
     host, _, port = node.http.rpartition(":")
-    unfinished = [create_connection((host, int(port))) for _ in range(16)]
-    for connection in unfinished:
-        connection.sendall(head.encode() + b'"a"\n')
-    until(lambda: post_rows(node, path, b'"b"', NDJSON)[1].get("type") == "node-busy")
-    for connection in unfinished:
-        connection.close()
+    with ExitStack() as stack:
+        unfinished = [stack.enter_context(create_connection((host, int(port)))) for _ in range(17)]
+        for connection in unfinished:
+            connection.sendall(head.encode() + b'"a"\n')
+        (refused,), _, _ = select(unfinished, [], [], 20)
+        response = HTTPResponse(refused)
+        response.begin()
+        assert (response.status, json.load(response)["type"]) == (503, "node-busy")
     until(lambda: post_rows(node, path, b'"b"', NDJSON)[0] == 200)
