@@ -213,6 +213,7 @@ def test_an_unfinished_directory_is_refused(stored: tuple[Path, Values], duramen
     directory = stored[0].parent / "saved"
     shutil.copytree(stored[0], directory)
     (directory / "unfinished").write_text("duramen log salvage data saved")
-    ended = duramen_alone("serve", "--data-dir", "saved", "--kafka-listen", "127.0.0.1:0", "--nats", "off")
+    words = ("--kafka-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--nats", "off")
+    ended = duramen_alone("serve", "--data-dir", "saved", *words)
     assert ended.code == 1
     assert "is unfinished: `duramen log salvage data saved` was interrupted" in ended.err

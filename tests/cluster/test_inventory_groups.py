@@ -74,7 +74,7 @@ def test_offsets_follow_the_topic_to_another_coordinator(tmp_path: Path) -> None
         clients = {number: connect(node.http) for number, node in nodes.nodes.items()}
         inventory = clients[1].inventory
         inventory.create_tenants(["acme"])
-        until(lambda: clients[2].inventory.create_namespaces("acme", ["prod", "dev"]).created == 2, WAIT_S)
+        until(lambda: not clients[2].inventory.create_namespaces("acme", ["prod", "dev"]).failed, WAIT_S)
         inventory.create_topics("acme/prod", ["a"])
         inventory.alias("acme/dev/c", "acme/prod/a")
         stored = "~" + UUID(inventory.topic("acme/prod/a").id).hex
@@ -119,7 +119,7 @@ def test_groups_go_on_after_a_rename(tmp_path: Path) -> None:
     with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
         with connect(nodes.nodes[1].http) as client, connect(nodes.nodes[2].http) as other:
             client.inventory.create_tenants(["acme"])
-            until(lambda: other.inventory.create_namespaces("acme", ["prod", "dev"]).created == 2, WAIT_S)
+            until(lambda: not other.inventory.create_namespaces("acme", ["prod", "dev"]).failed, WAIT_S)
         for number, how in enumerate(("pattern", "alias", "subscription")):
             for protocol in ("consumer", "classic"):
                 goes_on(nodes.nodes[1 + number], how, protocol)
@@ -131,7 +131,7 @@ def test_offsets_are_reset_at_any_node(tmp_path: Path) -> None:
         servers = nodes.bootstrap_servers
         clients = {number: connect(node.http) for number, node in nodes.nodes.items()}
         clients[1].inventory.create_tenants(["acme"])
-        until(lambda: clients[2].inventory.create_namespaces("acme", ["prod"]).created == 1, WAIT_S)
+        until(lambda: not clients[2].inventory.create_namespaces("acme", ["prod"]).failed, WAIT_S)
         topics = [f"acme.prod.t{number}" for number in range(6)]
         clients[3].inventory.create_topics("acme/prod", [topic.rpartition(".")[2] for topic in topics])
         clients[1].streams.create("mail", partitions=3, config={"kind": "queues", "queue.topic.prefix": "mail."})
