@@ -9,23 +9,15 @@ CLUSTER_SEED=N runs the long test with another seed, CLUSTER_ROUNDS=N so many ro
 import os
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.cluster.judged import cut_and_kill, running, world
 from tests.consistency.clients import Copier, Pipelined
-from tests.leaks import close_leaked_sockets
 
 _CLIENTS: Final = (Pipelined, Pipelined, Copier, Copier)
 _ROUNDS: Final = 20
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_leaked_sockets()
 
 
 @pytest.mark.long

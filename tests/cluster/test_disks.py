@@ -7,7 +7,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,6 @@ from tests.cluster.clients import Watching
 from tests.cluster.faulty_disk import BROKEN, FULL, NO_DESCRIPTORS
 from tests.cluster.judged import PARTITIONS, Run, World, running, world
 from tests.consistency.clients import TOPIC, Assigned, PlainSender
-from tests.leaks import close_leaked_sockets
 
 _CLIENTS: Final = (PlainSender, PlainSender, Assigned, Watching)
 _LONG_S: Final = 120.0
@@ -30,12 +29,6 @@ _OWN: Final = 4
 """Files of the metadata log, which may be open by then."""
 
 Fault = Callable[[World, Run], None]
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_leaked_sockets()
 
 
 def _leaves(cluster: World, run: Run, node: int, fault: str, reason: str) -> None:

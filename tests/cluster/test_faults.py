@@ -6,7 +6,7 @@ CLUSTER_SEED=N runs the long tests with another seed.
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -25,7 +25,6 @@ from tests.cluster.clients import (
 from tests.cluster.judged import Run, World, running, world
 from tests.consistency.clients import TOPIC, Assigned, Client, PlainSender, Subscribed, Transactions
 from tests.doors.kafka.asking import Asking
-from tests.leaks import close_leaked_sockets
 from tests.untyped import untyped
 
 from duramen.codec.kafka.errors import ErrorCode
@@ -41,12 +40,6 @@ _SLOW_S: Final = 0.5
 _NO_ID: Final = UUID(int=0)
 
 Fault = Callable[[World, Run], None]
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    close_leaked_sockets()
 
 
 def _kill(cluster: World, node: int) -> None:
