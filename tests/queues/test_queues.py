@@ -612,9 +612,9 @@ def test_requests_that_differ_in_positions_values_or_versions_are_not_the_same()
 
 def test_a_request_is_forgotten_after_ten_minutes_and_among_too_many() -> None:
     shard = Shard()
-    for number in range(5):
+    for number in range(605):
         shard.submit(Enqueue([(b"alice", NewEntry(b"x"))], request(number)))
-        shard.wait(120_000 * 3)
+        shard.wait(1000)
     shard.apply(len(shard.log))
-    assert [number for number in range(5) if shard.rows.get(b"i" + request(number).hash)] == [3, 4]
+    assert [number for number in range(605) if shard.rows.get(b"i" + request(number).hash)] == [*range(5, 605)]
     assert MOST_REQUESTS >= 10_000

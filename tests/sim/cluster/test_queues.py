@@ -17,7 +17,7 @@ from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import shard_replica
 from duramen.coordinators.runtime.shard import BatchRowKind
 from duramen.delivery.window import AcknowledgeType
-from duramen.queues import changes, leases, machine
+from duramen.queues import changes, leases, machine, requests
 from duramen.queues.leases import Leased, LeaseLimits, ShardLeases
 from duramen.queues.names import Queue
 from duramen.queues.operations import Operation
@@ -32,7 +32,7 @@ from duramen.storage.store import AppendDone
 Original = Callable[..., Any]
 
 SEEDS: Final = (4,)
-BOUNDED_SEEDS: Final = (4, 131)
+BOUNDED_SEEDS: Final = (4, 131, 171)
 YOUNG_MS: Final = 300
 CHECKPOINT_RECORDS: Final = 12
 LONG_SEEDS: Final = range(1, 201)
@@ -181,6 +181,13 @@ def _forget_requests(_: Original) -> Original:
     return made_before
 
 
+def _believe_clocks(_: Original) -> Original:
+    def _counted_ms(before_ms: int, time_ms: int) -> int:
+        return time_ms - before_ms
+
+    return _counted_ms
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
@@ -233,6 +240,12 @@ BOUNDED_BUGS: Final = (
         (Place(shard_replica, "cut_offset", _cut_early),),
         "cut below a checkpoint that a replica lacks",
     ),
+    Bug(
+        "believe-clocks",
+        "",
+        (Place(requests, "_counted_ms", _believe_clocks),),
+        "request ids are forgotten when a clock jumps",
+    ),
 )
 
 FOUND_BY: Final = {
@@ -255,6 +268,7 @@ def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
 
 BOUNDED_FOUND_BY: Final = {
     "trim-young": 1, "trim-more": 1, "never-stale": 1, "count-to-last": 190, "cut-early": 1,
+    "believe-clocks": 171,
 }  # fmt: skip
 
 
