@@ -18,8 +18,9 @@ NEEDS_SPACE: Final = ("write", "allocate", "create", "rename", "make_directory",
 class Disk:
     """Calls but those to the write-ahead log fail from the `since`-th on, until there is room."""
 
-    def __init__(self, store: StoreOnDoubles, since: int) -> None:
+    def __init__(self, store: StoreOnDoubles, since: int, number: int = errno.ENOSPC) -> None:
         self.failed = 0
+        self._number = number
         self._left = since
         store.files.interfere = self._interfere
 
@@ -28,7 +29,7 @@ class Disk:
             self._left -= 1
             if self._left < 0:
                 self.failed += 1
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(self._number, os.strerror(self._number))
         return size
 
 

@@ -270,8 +270,10 @@ class Appends:
         else:
             if isinstance(error, SENT_AGAIN) and not append.ordered:
                 self.note_refused(append.log, append.head, error)
-            if append.done is not None:
-                append.done(-1, error)
+            behind = self._waiting.take_ordered(append.log) if append.ordered else []
+            for refused in [append, *behind]:  # a leader has assigned their offsets: none is written without the others
+                if refused.done is not None:
+                    refused.done(-1, error)
 
     def note_refused(self, log: Log, head: Header, error: DuramenError | None = None) -> None:
         """A batch for the log is refused, and its producer resends it: later batches are refused until then."""

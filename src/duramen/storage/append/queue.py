@@ -139,6 +139,16 @@ class AppendQueue:
             )
         return refused
 
+    def take_ordered(self, log: Log) -> list[QueuedAppend]:
+        """Remove the ordered batches for the log, to be refused like the one before them."""
+        held = self.held.get(log, deque[Work]())
+        refused = [one for one in (*self.queue, *held) if _is_ordered(one, log)]
+        if refused:
+            self.queue = deque(one for one in self.queue if not _is_ordered(one, log))
+        if refused and held:
+            self.held[log] = deque(one for one in held if not _is_ordered(one, log))
+        return [one for one in refused if isinstance(one, QueuedAppend)]
+
     def hold(self, log: Log, *first: QueuedAppend | QueuedGroup) -> None:
         """From now on work for the log waits until its release; appends that wait for room come first."""
         waiting = [one for one in self.queue if _is_for(one, log)]
@@ -155,6 +165,10 @@ def _is_for(work: Work, log: Log) -> bool:
     if isinstance(work, QueuedGroup):
         return any(one.log is log for one in work.appends)
     return work.log is log
+
+
+def _is_ordered(work: Work, log: Log) -> bool:
+    return isinstance(work, QueuedAppend) and work.ordered and work.log is log
 
 
 def kept(batch: bytearray | memoryview) -> Buffer:
