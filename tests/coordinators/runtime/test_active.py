@@ -32,7 +32,6 @@ from duramen.storage.store import AppendDone
 
 class FakeLog:
     end_offset = 0
-    replicated = None
 
 
 class FakePartition:

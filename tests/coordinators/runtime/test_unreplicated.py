@@ -146,7 +146,6 @@ def test_what_is_damaged_is_reported_and_the_rest_known(node: Node) -> None:
 
 class FakeLog:
     start_offset = end_offset = 0
-    replicated = None
 
 
 class FakePartition:

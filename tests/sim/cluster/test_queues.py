@@ -12,6 +12,7 @@ from duramen.base.errors import DuramenError
 from duramen.base.ids import Position
 from duramen.base.ports import StateRows
 from duramen.broker.partition import Partition
+from duramen.broker.replicas.replica import Replica
 from duramen.broker.streams import Stream
 from duramen.codec.batch import DecodedRecord, Header
 from duramen.coordinators.runtime import shard_replica
@@ -188,6 +189,14 @@ def _believe_clocks(_: Original) -> Original:
     return _counted_ms
 
 
+def _lead_early(_: Original) -> Original:
+    def _has_all(self: Replica) -> bool:
+        del self
+        return True
+
+    return _has_all
+
+
 STEP: Final = changes._Step
 BUGS: Final = (
     Bug("answer-stored", "", (Place(Partition, "store", _answer_stored),), "answered before it is committed"),
@@ -246,6 +255,12 @@ BOUNDED_BUGS: Final = (
         (Place(requests, "_counted_ms", _believe_clocks),),
         "request ids are forgotten when a clock jumps",
     ),
+    Bug(
+        "lead-early",
+        "",
+        (Place(Replica, "_has_all", _lead_early),),
+        "a shard is loaded without the batches that wait for room in its log",
+    ),
 )
 
 FOUND_BY: Final = {
@@ -268,7 +283,7 @@ def test_the_seed_that_found_a_bug_finds_it_again(bug: Bug) -> None:
 
 BOUNDED_FOUND_BY: Final = {
     "trim-young": 1, "trim-more": 1, "never-stale": 1, "count-to-last": 190, "cut-early": 1,
-    "believe-clocks": 171,
+    "believe-clocks": 171, "lead-early": 131,
 }  # fmt: skip
 
 

@@ -376,7 +376,7 @@ class Replica:
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
             self._dependencies.outside.leads(self._place, None)
-        if epoch is None or not self._effects.idle or self._over is not None:
+        if epoch is None or not self._effects.idle or self._over is not None or not self._has_all:
             return
         if machine.history.end.leader_epoch >= epoch:
             held = machine.history.end.leader_epoch
@@ -386,9 +386,13 @@ class Replica:
             return
         self._log.lead()
         self._snapshots.lead()
-        self._state.leads_from = machine.history.end_offset
         self._state.leader_epoch, self._state.leads_since_ms = epoch, self._dependencies.clock.monotonic_ms()
         self._dependencies.outside.leads(self._place, epoch)
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether the log has all that the machine has: batches of earlier leaders may wait for room in the log."""
+        return self._partition.log.end_offset >= self._machine.history.end_offset
 
     @property
     def _name(self) -> str:

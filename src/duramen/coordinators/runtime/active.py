@@ -70,7 +70,7 @@ class ActiveShard:
         """Receives each committed batch of this shard; it calls `advanced`."""
         self.unloaded: Unloaded = lambda _: None
         """Receives the reason why no more commands are taken, before the shard may be loaded again."""
-        self._target = _held_offset(partition)
+        self._target = partition.log.end_offset
         self._position = -1
         self._failed: DuramenError | None = None
         self._commands = 0  # waiting or in progress
@@ -315,7 +315,7 @@ class ActiveShard:
     def _stop(self, error: DuramenError) -> None:
         self.loaded = self._loading = False
         self._loads += 1
-        self._target = _held_offset(self._partition)
+        self._target = self._partition.log.end_offset
         self.unloaded(error)
 
     def suspend(self, error: DuramenError) -> None:
@@ -358,9 +358,3 @@ def _committed(base_offset: int, new: list[BatchInput], producer: TransactionPro
         for offset, one in enumerate(new, base_offset)
     ]
     return CommittedBatch(records) if producer is None else CommittedBatch(records, producer.id, transactional=True)
-
-
-def _held_offset(partition: Partition) -> int:
-    """The end of what the node has: when a leadership starts, batches of earlier ones may wait for room in the log."""
-    log = partition.log
-    return log.end_offset if log.replicated is None else max(log.end_offset, log.replicated.leads_from)

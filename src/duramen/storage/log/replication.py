@@ -18,13 +18,12 @@ class Replicated:
     `high_watermark` decreases only if the log is truncated or restarted. `leader_epoch` is the epoch in which this node
     orders batches, None if it does not: waiting batches are refused then. `on_append` is called for each batch when it
     is in the log: with the epoch, its first offset and its end. `leads_since_ms` is when this node started to order
-    batches; None if responses do not depend on it. `leads_from` is the end of what it held then: the log may reach it
-    later, when there is room for batches that wait.
+    batches; None if responses do not depend on it.
     """
 
     __slots__ = (
-        "_before", "_found_offset", "_remembered_offset", "high_watermark", "leader_epoch", "leads_from",
-        "leads_since_ms", "on_append",
+        "_before", "_found_offset", "_remembered_offset", "high_watermark", "leader_epoch", "leads_since_ms",
+        "on_append",
     )  # fmt: skip
 
     def __init__(
@@ -37,7 +36,6 @@ class Replicated:
         self.high_watermark = high_watermark
         self.leader_epoch: int | None = None
         self.leads_since_ms: int | None = None
-        self.leads_from = 0
         self.on_append = on_append or _nobody
 
     @property
