@@ -10,6 +10,7 @@ from duramen.base.errors import DuramenError
 from duramen.broker.partition import Partition
 from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.replica import Replica
+from duramen.broker.replicas.waiters import ReplicaWaiters
 from duramen.storage.store import AppendDone
 
 __all__ = ["BUGS"]
@@ -29,7 +30,12 @@ def _report_written(right: Original) -> Original:
 
 def _acknowledge_own(right: Original) -> Original:
     def _stored(
-        self: Replica, epoch: int, done: AppendDone, all_replicas: bool, base_offset: int, error: DuramenError | None
+        self: ReplicaWaiters,
+        epoch: int,
+        done: AppendDone,
+        all_replicas: bool,
+        base_offset: int,
+        error: DuramenError | None,
     ) -> None:
         right(self, epoch, done, False, base_offset, error)
         del all_replicas
@@ -56,7 +62,7 @@ def _show_all(right: Original) -> Original:
 BUGS: Final = (
     *(bug for bug in MACHINE_BUGS if bug.words == "truncate by HW"),
     Bug("report-written", "report written for synced", (Place(Replica, "_synced", _report_written),)),
-    Bug("acknowledge-own", "ack before sync", (Place(Replica, "_stored", _acknowledge_own),)),
+    Bug("acknowledge-own", "ack before sync", (Place(ReplicaWaiters, "_stored", _acknowledge_own),)),
     Bug("cut-later", "", (Place(ReplicaLog, "cut", _cut_later),), "do not wait for a cut"),
     Bug("show-all", "", (Place(Replica, "_show", _show_all),), "let readers see what is not committed"),
 )

@@ -6,7 +6,6 @@ recreated with the node's next registration, because it could not keep what it r
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Final
 
 from duramen.base.deadlines import Alarm
 from duramen.base.errors import (
@@ -14,8 +13,6 @@ from duramen.base.errors import (
     DuramenError,
     LogDamaged,
     NodeStopping,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeader,
     StorageFailed,
 )
@@ -28,6 +25,7 @@ from duramen.broker.replicas.log import ReplicaLog
 from duramen.broker.replicas.reads import ReplicaReads
 from duramen.broker.replicas.snapshots import ReplicaSnapshots
 from duramen.broker.replicas.throttle.latency import AckLatencyTimer
+from duramen.broker.replicas.waiters import ReplicaWaiters
 from duramen.metadata.partitions import PartitionId
 from duramen.replication.effects import (
     AdvanceHighWatermark,
@@ -54,13 +52,6 @@ from duramen.storage.log.replication import Replicated
 from duramen.storage.store import AppendDone
 
 __all__ = ["Replica"]
-
-Released = Callable[[ReplicaRefusal | None], None]
-
-_REFUSED: Final = {
-    ReplicaRefusal.NOT_ENOUGH_REPLICAS: NotEnoughReplicas,
-    ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: NotEnoughReplicasAfterAppend,
-}
 
 
 class Replica:
@@ -93,8 +84,9 @@ class Replica:
         self._serving = ReplicaReads(dependencies, place, self._machine, log, self._log, self._snapshots)
         self._effects: EffectRunner[Effect] = EffectRunner(self._machine.take, self._do, (TruncateRecords, Restart))
         self._alarm = Alarm(dependencies.deadlines, self._fire)
-        self._acks: dict[Released, None] = {}  # producers with acks=all, which get an error if the replica ends
-        self._waits: dict[Callable[[ReplicationWaitOutcome], None], None] = {}  # requests that wait for a record
+        self._waiters = ReplicaWaiters(
+            partition, self._machine, self._state, partial(dependencies.outside.failed, place)
+        )
         self._written_soon = False
         self._timing = AckLatencyTimer(log, dependencies.clock, dependencies.pace)
         self._over: DuramenError | None = None
@@ -154,15 +146,16 @@ class Replica:
         """Raise NotLeader, also where another may lead since long, or why this replica does nothing any more."""
         self.check_holds()
         if not self.leads:
-            raise self._refused(ReplicaRefusal.NOT_LEADER)
+            raise self._waiters.refused(ReplicaRefusal.NOT_LEADER)
 
     def check_holds(self) -> None:
         """Raise the reason why reads are refused: NotLeader if the leader is isolated, or the replica's error."""
         if self._over is not None:
             raise self._over
         if self._machine.deposed:
+            epoch = self._machine.state.leader_epoch
             raise NotLeader(
-                f"this node leads {self._named} in epoch {self._machine.state.leader_epoch} as far as it knows, and"
+                f"this node leads {self._waiters.named} in epoch {epoch} as far as it knows, and"
                 " reaches neither the controller nor every in-sync replica: another node may lead it by now"
             )
 
@@ -176,45 +169,7 @@ class Replica:
         Raises NotLeader, NotEnoughReplicas.
         """
         self.check_leads()
-        refusal = self._machine.refusal() if all_replicas else None
-        if refusal is not None:
-            raise self._refused(refusal)
-        return partial(self._stored, self._machine.state.leader_epoch, done, all_replicas)
-
-    def _stored(
-        self, epoch: int, done: AppendDone, all_replicas: bool, base_offset: int, error: DuramenError | None
-    ) -> None:
-        """Handle a batch that is on this disk, possibly since an earlier request."""
-        if isinstance(error, StorageFailed):
-            self._dependencies.outside.failed(self._place, error)  # its records may be read until another node leads
-        if error is not None or not all_replicas:
-            done(base_offset, error)
-            return
-        machine = self._machine
-        if self._over is not None or not machine.leads or machine.state.leader_epoch != epoch:
-            done(-1, self._refused(ReplicaRefusal.NOT_LEADER))  # whatever ended the leadership: the batch may be kept
-        elif base_offset < machine.high_watermark:
-            done(base_offset, None)
-        elif machine.refusal() is not None:
-            done(base_offset, self._refused(ReplicaRefusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
-        else:
-            released = partial(self._released, epoch, base_offset, done)
-            self._acks[released] = None
-            machine.wait(base_offset, released)
-
-    def _released(self, epoch: int, base_offset: int, done: AppendDone, refusal: ReplicaRefusal | None) -> None:
-        if refusal is None:
-            done(base_offset, None)
-        else:
-            done(base_offset if self._state.leader_epoch == epoch else -1, self._refused(refusal))
-
-    def _refused(self, refusal: ReplicaRefusal) -> DuramenError:
-        state, name = self._machine.state, self._named
-        if refusal is ReplicaRefusal.NOT_LEADER:
-            known = "nobody does" if state.leader_id is None else f"node {state.leader_id} does"
-            return NotLeader(f"this node does not lead {name}: {known} in epoch {state.leader_epoch}")
-        in_sync = ", ".join(map(str, sorted(state.in_sync)))
-        return _REFUSED[refusal](f"{refusal.value} (in sync with {name}: {in_sync})")
+        return self._waiters.accept(done, all_replicas=all_replicas)
 
     def wait_replicated(
         self, record: Position, done: Callable[[ReplicationWaitOutcome], None], deadline_ms: int
@@ -224,10 +179,8 @@ class Replica:
         If the replica ends before, the result is TIMED_OUT. Raises the error of a stopped replica.
         """
         self.check_holds()
-        settled = partial(done)  # each wait is one of its own
-        self._waits[settled] = None
         self._tick()
-        self._machine.wait_replicated(record, settled, deadline_ms)
+        self._waiters.wait_replicated(record, done, deadline_ms)
         self._go_on()
 
     # -- events -------------------------------------------------------------------------------------
@@ -398,10 +351,6 @@ class Replica:
     def _name(self) -> str:
         return self._partition.log.directory
 
-    @property
-    def _named(self) -> str:
-        return f"partition {self._partition.index} of {self._partition.stream.name}"
-
     def _resume(self, effect: Effect) -> None:
         """The operation that the effect runner waited for is complete."""
         self._effects.resume()
@@ -423,7 +372,7 @@ class Replica:
             case AppendRecords():
                 self._log.append(effect.batch, effect.leader_id, self._written)
             case Release(waiter, refusal):
-                self._release(waiter, refusal)
+                self._waiters.release(waiter, refusal)
             case TruncateRecords() | Restart():
                 self._effects.wait()
                 self._serving.when_idle(partial(self._cut, effect))
@@ -435,18 +384,8 @@ class Replica:
             case TransferLeadership(leader_epoch, node_id):
                 outside.move_leader(self._place, leader_epoch, node_id)
             case Settle(waiter, outcome):
-                self._settle(waiter, outcome)
+                self._waiters.settle(waiter, outcome)
         outside.carried_out(self._place, effect)
-
-    def _release(self, waiter: object, refusal: ReplicaRefusal | None) -> None:
-        if isinstance(waiter, partial) and waiter in self._acks:
-            del self._acks[waiter]
-            waiter(refusal)
-
-    def _settle(self, waiter: object, outcome: ReplicationWaitOutcome) -> None:
-        if isinstance(waiter, partial) and waiter in self._waits:
-            del self._waits[waiter]
-            waiter(outcome)
 
     def _show(self) -> None:
         """Records below this offset may be read here."""
@@ -525,6 +464,7 @@ class Replica:
 
     def _end(self, error: DuramenError) -> None:
         self._over = error
+        self._waiters.close()
         if self._state.leader_epoch is not None:
             self._state.leader_epoch = None
             self._dependencies.outside.leads(self._place, None)
@@ -533,9 +473,4 @@ class Replica:
         self._log.end()
         self._effects.end()
         self._alarm.move(None)
-        acks, self._acks = self._acks, {}
-        for released in acks:
-            released(ReplicaRefusal.NOT_LEADER)
-        waits, self._waits = self._waits, {}
-        for settled in waits:
-            settled(ReplicationWaitOutcome.TIMED_OUT)
+        self._waiters.end()
