@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,12 +11,11 @@ from duramen.base.catalogue.catalogue import BROKER
 from duramen.base.errors import DuramenError, StorageFailed
 from duramen.base.ids import METADATA_STREAM_ID
 from duramen.base.metrics import Metrics
-from duramen.base.ports import Buffer
 from duramen.base.settings import Settings
 from duramen.broker.replicas.bulk import BULK, BulkBytes
 from duramen.broker.replicas.configs import PATIENCE, ReplicaPatience
 from duramen.broker.views.parts import ViewLimits
-from duramen.codec.cluster.channels import PeerChannel, Subject
+from duramen.codec.cluster.channels import PeerChannel
 from duramen.controller.membership.incarnations import IncarnationFile
 from duramen.controller.membership.member import ClusterMember, MemberDependencies
 from duramen.controller.quorum.dependencies import QuorumLimits
@@ -42,10 +40,11 @@ from duramen.service.assembly import Ports
 from duramen.service.broker import Broker
 from duramen.service.forwarding.forwarding import Forwarding
 from duramen.service.forwarding.memory import Room
-from duramen.service.methods import NOT_READY, wires_by
+from duramen.service.methods import wires_by
 from duramen.sim.cluster.clocks import NodeClock
 from duramen.sim.cluster.join import SimulatedDiscovery, address_of
 from duramen.sim.cluster.network import SimulatedLink, SimulatedNetwork
+from duramen.sim.cluster.peers import SimulatedPeers
 from duramen.sim.cluster.process import Process
 from duramen.sim.cluster.watch import NodeWatcher, Onlooker, WatchedBroker, WatchedStore, WatchedView
 from duramen.sim.machine.clock import SeededRandomness
@@ -115,8 +114,7 @@ class SimulatedNode:
         self._quorum_limits = self.chance.choice(_QUORUMS)
         self._patience = self.chance.choice(_PATIENCE)
         self._bulk = random.Random(f"{seed}/bulk of node {node_id}").choice(_BULKS)
-        self._numbers = count()
-        self._asked: dict[SimulatedLink, dict[int, Callable[[Buffer | None], None]]] = {}
+        self.requests = SimulatedPeers(self, lambda: self.peers)
         self._cluster_id = str(UUID(int=0xC))
         self._open_links: dict[int, int] = {}  # how many there are, by node
         self.kinds: Sequence[ShardKind[Any]] = ()  # coordinators that run beside the broker's
@@ -164,7 +162,7 @@ class SimulatedNode:
         self._opens: Callable[[], None] | None = None  # once another has said who votes
         self._heard: Sequence[int] = ()
         self._told = NO_VOTERS
-        self._asked.clear()
+        self.requests.forget()
         self._open_links.clear()
 
     @property
@@ -293,7 +291,7 @@ class SimulatedNode:
         self.member = ClusterMember(
             MemberDependencies(
                 registration, runner, view, store, process, self.clock, process.deadlines, self._randomness,
-                self.chance.randrange, self, wires_by, self.report, self.failed, self._carried_out,
+                self.chance.randrange, self.requests, wires_by, self.report, self.failed, self._carried_out,
                 self._patience, bulk=self._bulk, incarnations=IncarnationFile(self.disk),
             )
         )  # fmt: skip
@@ -460,56 +458,7 @@ class SimulatedNode:
         if self.member is not None:
             self.member.restored()
 
-    # -- the network of the member -------------------------------------------------------------------
-
-    def ask(
-        self,
-        node_id: int,
-        body: Buffer,
-        done: Callable[[Buffer | None], None],
-        *,
-        subject: Subject = Subject.CONTROLLER,
-    ) -> bool:
-        link = self.network.link(self.node_id, node_id, PeerChannel.CONTROL)
-        if link is None:
-            return False
-        number = next(self._numbers)
-        self._asked.setdefault(link, {})[number] = done
-        self.network.say(link, self.node_id, partial(self.peers[node_id].asked, link, number, subject, bytes(body)))
-        return True
-
-    def asked(self, link: SimulatedLink, number: int, subject: Subject, body: bytes) -> None:
-        """Another node asks this one's controller, or its broker."""
-        life, peer = self.life, self.peers[link.peer_of(self.node_id)]
-
-        def answer(outcome: bytes) -> None:
-            if self.life == life and link.there[self.node_id]:
-                self.network.say(link, self.node_id, partial(peer.answered, link, number, outcome))
-
-        if self.member is None:
-            NOT_READY.serve(body, answer)
-        elif subject is Subject.BROKER:
-            self.member.handle_broker_request(body, answer)
-        else:
-            self.member.handle_controller_request(body, answer)
-
-    def answered(self, link: SimulatedLink, number: int, body: bytes) -> None:
-        """What another node answers."""
-        done = self._asked.get(link, {}).pop(number, None)
-        if done is not None:
-            done(body)
-
-    def say(self, node_id: int, pieces: Sequence[Buffer]) -> bool:
-        link = self.network.link(self.node_id, node_id, PeerChannel.DATA)
-        if link is not None:
-            body = b"".join(pieces)
-            self.network.say(link, self.node_id, partial(self.peers[node_id].heard, self.node_id, body))
-        return True
-
-    def heard(self, node_id: int, body: bytes) -> None:
-        """Replicas of another node say something."""
-        if self.member is not None:
-            self.member.heard(node_id, body)
+    # -- connections ---------------------------------------------------------------------------------
 
     def opened(self, link: SimulatedLink) -> None:
         """There is a connection."""
@@ -526,9 +475,8 @@ class SimulatedNode:
             self.runner.connected(peer_id)
 
     def closed(self, link: SimulatedLink) -> None:
-        """It is gone: who waits for an answer is told."""
-        for done in list(self._asked.pop(link, {}).values()):
-            done(None)
+        """It is gone."""
+        self.requests.closed(link)
         peer_id = link.peer_of(self.node_id)
         self._open_links[peer_id] -= 1
         if link.channel is PeerChannel.CONTROL and self._coming is not None:
