@@ -219,6 +219,21 @@ def test_a_delayed_entry_is_shown_after_its_delay_and_an_expired_one_never_again
     assert values(waits.value) == [b"edited"]
 
 
+@pytest.mark.parametrize("back_ms", [0, 3_600_000])
+def test_a_delayed_entry_is_leased_though_the_clock_was_set_back(space: Space, back_ms: int) -> None:
+    space.put((b"ann", b"one"), (b"bob", NewEntry(b"late", delay_ms=1_000)))
+    space.hand.advance(1_000)
+    [one] = space.lease(b"ann")
+    space.hand.clock.jump(-back_ms)
+    space.put((b"ann", NewEntry(b"two", delay_ms=1_000)))
+    assert space.lease(b"ann") == []
+    assert space.ack(one, release_ms=2_000) == {}
+    space.hand.advance(1_000)
+    assert values(space.lease(b"ann")) == [b"two"]
+    space.hand.advance(1_000)
+    assert b"one" in values(space.lease(b"ann"))
+
+
 def test_a_request_id_makes_each_operation_once_over_a_crash(space: Space) -> None:
     def put() -> list[Position]:
         return space.put(*((name, b"x") for name in NAMES), request="put")

@@ -100,6 +100,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
                 return (command.queue.hash, *request)
 
     def decide(self, command: QueueCommand, rows: StateRows, now_ms: int) -> Decision:
+        self._due_since_ms = min(self._due_since_ms, now_ms)  # the clock may have been set back
         if isinstance(command, Due):
             return Decision((), QueueOutcome(), self._decide_due(rows, now_ms))
         for queue in _queues(command):
