@@ -26,7 +26,7 @@ from duramen.queues.names import Queue
 from duramen.queues.operations import ack_record, nack_record
 from duramen.queues.positions import position_text
 from duramen.queues.reading import EntryFinder, entries_from
-from duramen.queues.rows import delivered_of, delivery_key, state_key, state_of
+from duramen.queues.rows import Delivered, delivered_of, delivery_key, due_key, state_key, state_of
 from duramen.queues.runs import QueueEntry
 
 __all__ = [
@@ -444,10 +444,14 @@ def _candidates(
         offset = book.returned[0]
         entry = next(entries_from(rows, queue, state, offset), None)
         delivered = delivered_of(rows, queue, offset)
-        if entry is not None and entry.position.offset == offset and offset not in book.numbers:
-            shown = max(entry.visible_ms, delivered.visible_ms) <= now_ms
-            if shown and not entry.expired(now_ms):
-                yield book.put(entry.position, delivered.deliveries), entry
+        if not (
+            entry is None
+            or entry.position.offset != offset
+            or offset in book.numbers
+            or entry.expired(now_ms)
+            or _is_delayed(rows, queue, entry, delivered, now_ms)
+        ):
+            yield book.put(entry.position, delivered.deliveries), entry
         heappop(book.returned)
     for looked_at, entry in enumerate(entries_from(rows, queue, state, book.cursor)):
         if looked_at >= _MOST_LOOKED_AT or len(book.positions) >= _MOST_IN_FLIGHT:
@@ -455,10 +459,19 @@ def _candidates(
         offset, delivered = entry.position.offset, delivered_of(rows, queue, entry.position.offset)
         if entry.expired(now_ms):
             book.cursor = offset + 1
-        elif max(entry.visible_ms, delivered.visible_ms) > now_ms:
+        elif _is_delayed(rows, queue, entry, delivered, now_ms):
             if limits.fifo and delivered.visible_ms > now_ms:
                 return
             book.passed, book.cursor = True, offset + 1
         else:
             book.cursor = offset + 1
             yield book.put(entry.position, delivered.deliveries), entry
+
+
+def _is_delayed(rows: StateRows, queue: bytes, entry: QueueEntry, delivered: Delivered, now_ms: int) -> bool:
+    """Whether a delay of an entry has not ended. If a record has ended it, it does not begin again by another clock."""
+    offset = entry.position.offset
+    return any(
+        until_ms > now_ms and rows.get(due_key(until_ms, queue, offset)) is not None
+        for until_ms in (entry.visible_ms, delivered.visible_ms)
+    )

@@ -234,6 +234,20 @@ def test_a_delayed_entry_is_leased_though_the_clock_was_set_back(space: Space, b
     assert b"one" in values(space.lease(b"ann"))
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_delay_that_has_ended_does_not_begin_again_when_the_clock_is_set_back(space: Space, *, fifo: bool) -> None:
+    """The same as a new leader whose clock is behind."""
+    space.put((b"ann", NewEntry(b"one", delay_ms=1_000)))
+    space.hand.advance(1_000)
+    space.hand.clock.jump(-500)
+    [one] = space.lease(b"ann", fifo=fifo)
+    assert space.ack(one, release_ms=2_000) == {}
+    assert space.lease(b"ann", fifo=fifo) == []
+    space.hand.advance(2_000)
+    space.hand.clock.jump(-500)
+    assert values(space.lease(b"ann", fifo=fifo)) == [b"one"]
+
+
 def test_a_request_id_makes_each_operation_once_over_a_crash(space: Space) -> None:
     def put() -> list[Position]:
         return space.put(*((name, b"x") for name in NAMES), request="put")
