@@ -233,8 +233,9 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "duramen_group_lag_records",
         "gauge",
-        "Records of a partition after a group's committed offset. In a cluster only the group's coordinator reports "
-        "it; for partitions with other leaders the value is at most a minute old.",
+        "Records of a partition after a group's committed offset; of a share group those that it is not done with. In "
+        "light topics up to 1,000 are counted. In a cluster only the group's coordinator reports it; for partitions "
+        "with other leaders the value is at most a minute old.",
         ("group", "stream", "partition"),
     ),
     Metric(

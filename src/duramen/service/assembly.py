@@ -55,6 +55,7 @@ from duramen.coordinators.runtime.rows import RowStates
 from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardKind, least_checkpoint_records
 from duramen.coordinators.share.groups import ShareGroups
+from duramen.coordinators.share.lag import ShareLags
 from duramen.coordinators.share.nodes import ShareDependencies, ShareNodes
 from duramen.coordinators.share.resets import ShareStarts
 from duramen.coordinators.share.shard import share_state_kind
@@ -136,8 +137,8 @@ class BrokerParts(ABC):
         self._make_topics()
         self._make_offsets()
         self._make_transactions()
-        self._make_reports()
         self._make_shares()
+        self._make_reports()
         self.gaps = NatsGapLog(self.node_id, self.membership, self.streams, ports.clock, deadlines, metrics)
         self.when_listening: Callable[[Callable[[], None]], None] | None = None
         self.leader_listeners: list[Callable[[Partition, int | None], object]] = []
@@ -196,18 +197,18 @@ class BrokerParts(ABC):
     def _make_reports(self) -> None:
         """Lists, metrics and messages for operators."""
         self.listing = Listing(self.membership, self.groups, self.streams, self.store, self.caller, self.bounds)
+        self.listing.find_shared = self.share_nodes.lags
         self.metrics.counter("duramen_memory_limit_bytes").value = self.settings.integer("memory.limit.bytes")
         _report_from(self.store, self.streams, self.report)
         self.measures = Measures(
-            self.streams, self.groups, self.transactions, self.lags, self.clock, self.metrics, self.views,
-            self.coordinators,
+            self.streams, self.groups, self.transactions, self.lags, self._share_lags(), self.clock, self.metrics,
+            self.views, self.coordinators,
         )  # fmt: skip
         self.node_configs = NodeConfigs(self.settings, self.membership, self.node_id, self.report)
 
     def _make_shares(self) -> None:
         self.share_nodes = self._share_nodes()
         self.sharing = self.share_nodes.sharing
-        self.listing.find_shared = self.share_nodes.lags
         self.share_groups = self._share_groups()
         self.groups.kinds.add(self.share_groups)
         self.resets.starts = ShareStarts(self.share_groups, self.share_nodes)
@@ -339,6 +340,12 @@ class BrokerParts(ABC):
             self.offsets, self.streams, self.groups.topics, self.store, self.clock,
             RemoteLags(self.bounds, self.clock, self.store.soon),
             most_series=self.metrics.most_series,
+        )  # fmt: skip
+
+    def _share_lags(self) -> ShareLags:
+        return ShareLags(
+            self.share_nodes, self.groups.topics, RemoteLags(self.bounds, self.clock, self.store.soon), self.clock,
+            self.store.soon, most_series=self.metrics.most_series,
         )  # fmt: skip
 
     def _transaction_coordinator(self) -> Transactions:

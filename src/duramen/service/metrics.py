@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final
 
+from duramen.base.countdown import Countdown
 from duramen.base.metrics import Metrics, Sample
 from duramen.base.ports import Clock
 from duramen.broker.streams import BrokerStreams, Stream
@@ -13,6 +15,7 @@ from duramen.coordinators.group.coordinator import Coordinator
 from duramen.coordinators.group.lag import Lags
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.coordinators.runtime.runtime import Runtime
+from duramen.coordinators.share.lag import ShareLags
 from duramen.coordinators.transaction.coordinator import Transactions
 from duramen.queues.totals import ShardTotals
 from duramen.storage.log.log import Log
@@ -42,6 +45,7 @@ class Measures:
         groups: Coordinator,
         transactions: Transactions,
         lags: Lags,
+        share_lags: ShareLags,
         clock: Clock,
         metrics: Metrics,
         views: KeyedViews,
@@ -52,6 +56,7 @@ class Measures:
         self._transactions = transactions
         self._clock = clock
         self._lags = lags
+        self._share_lags = share_lags
         self._views = views
         self._coordinators = coordinators
         metrics.compute("duramen_records_in_total", lambda: self._of_streams(lambda stream: stream.records_in.value))
@@ -69,18 +74,28 @@ class Measures:
         metrics.compute("duramen_log_bytes", lambda: self._of_logs(Log.size_bytes))
         metrics.compute("duramen_transactions_open", lambda: [((), len(transactions.open_since_ms()))])
         metrics.compute("duramen_transaction_longest_open_seconds", self._longest_open)
-        metrics.compute("duramen_group_lag_records", lags.records, lambda: lags.left_out)
-        metrics.compute("duramen_group_lag_seconds", lags.seconds, lambda: lags.left_out)
+        metrics.compute(
+            "duramen_group_lag_records", lambda: chain(lags.records(), share_lags.records()), self._lags_left_out
+        )  # fmt: skip
+        metrics.compute(
+            "duramen_group_lag_seconds", lambda: chain(lags.seconds(), share_lags.seconds()), self._lags_left_out
+        )  # fmt: skip
 
     def update(self) -> Iterator[None]:
         """Update computed metrics step by step, so that other work runs in between."""
         self._groups.measure()
         yield
         yield from self._lags.measure()
+        yield from self._share_lags.measure()
 
     def ask(self, done: Callable[[None], None]) -> None:
         """After `update`: fetch metrics of other nodes; `done(None)` once they have responded, or at the deadline."""
-        self._lags.ask(done)
+        both = Countdown(lambda: done(None), 2)
+        self._lags.ask(lambda _: both.count_down())
+        self._share_lags.ask(lambda _: both.count_down())
+
+    def _lags_left_out(self) -> int:
+        return self._lags.left_out + self._share_lags.left_out
 
     def _longest_open(self) -> Iterator[Sample]:
         now_ms = self._clock.wall_ms()

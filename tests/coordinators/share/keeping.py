@@ -11,7 +11,7 @@ from duramen.groups.share_records import ShareKey, ShareState
 from duramen.service.broker import Broker
 from duramen.sim.broker import CallbackResult
 
-__all__ = ["coordinated", "partitions_of", "states"]
+__all__ = ["coordinated", "lags_in_metrics", "partitions_of", "states", "update_measures"]
 
 T = TypeVar("T")
 
@@ -47,3 +47,21 @@ def coordinated(broker: Broker) -> dict[str, int]:
     """The newest epochs of groups' coordinators that it remembers."""
     found = _each(broker, lambda shard, _: dict(shard.coordinated))
     return {group: max(one.get(group, -1) for one in found) for group in {group for one in found for group in one}}
+
+
+def update_measures(broker: Broker, settle: Callable[[], object]) -> None:
+    """Update the metrics that are computed on request, as `/metrics` does; `settle` lets all responses arrive."""
+    for _ in broker.measures.update():
+        pass
+    answer: CallbackResult[None] = CallbackResult()
+    broker.measures.ask(answer)
+    settle()
+    assert answer.there
+
+
+def lags_in_metrics(broker: Broker) -> dict[tuple[str, ...], tuple[float, float | None]]:
+    """The lag of groups in records and seconds, by group, stream and partition."""
+    computed = broker.metrics.computed()
+    seconds = dict(computed["duramen_group_lag_seconds"].samples())
+    records = computed["duramen_group_lag_records"].samples()
+    return {labels: (value, seconds.get(labels)) for labels, value in records}

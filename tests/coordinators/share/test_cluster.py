@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.broker.several import Several
-from tests.coordinators.share.keeping import coordinated, states
+from tests.coordinators.share.keeping import coordinated, lags_in_metrics, states, update_measures
 
 from duramen.base.errors import (
     CoordinatorLoading,
@@ -260,6 +260,26 @@ def test_every_node_tells_where_a_group_is(shares: Shares) -> None:
     again = shares.located(1)
     assert isinstance(again, ShareOffset)
     assert (again.start_offset, again.lag) == (4, 6)
+
+
+def test_the_coordinator_reports_the_lag_and_keeps_it_for_a_minute(shares: Shares) -> None:
+    def measured() -> list[dict[tuple[str, ...], tuple[float, float | None]]]:
+        for node in (1, 2, 3):
+            update_measures(shares.several.broker(node), lambda: shares.several.advance(6000))
+        return [lags_in_metrics(shares.several.broker(node)) for node in (1, 2, 3)]
+
+    shares.take("m")
+    shares.say("m", (0, 3, ACCEPT))
+    first = measured()
+    assert first[:2] == [{}, {}]
+    (records, seconds) = first[2][GROUP, "a", "0"]
+    assert records == 6
+    assert seconds is not None
+    assert seconds > 1
+    shares.several.cut.add(1)
+    assert measured()[2][GROUP, "a", "0"][0] == 6
+    shares.several.advance(60_000)
+    assert measured()[2] == {}
 
 
 def test_an_operator_moves_and_deletes_a_group(shares: Shares) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.coordinators.share.keeping import partitions_of, states
+from tests.coordinators.share.keeping import lags_in_metrics, partitions_of, states, update_measures
 
 from duramen.base.errors import (
     ConfigInvalid,
@@ -518,6 +518,23 @@ def test_lag_counts_what_is_not_done_with() -> None:
     shares.take("m")
     shares.say("m", (1, 2, ACCEPT))
     assert shares.offset() == ShareOffset(0, 1, 2)
+
+
+def test_metrics_show_the_lag_of_as_many_partitions_as_they_may() -> None:
+    shares = Shares({"metrics.partitions.max": 2}, partitions=3)
+    shares.write(b"a", b"b", b"c", b"d")
+    shares.write(b"e", partition=1)
+    for partition in range(3):
+        shares.begin("m", keys=[shares.key(partition)])
+    shares.say("m", (0, 1, ACCEPT))
+    shares.say("m", (0, 0, ACCEPT), partition=1)
+    shares.hand.advance(3000)
+    update_measures(shares.hand.broker, shares.hand.settle)
+    assert lags_in_metrics(shares.hand.broker) == {("g", "a", "0"): (2, 3), ("g", "a", "1"): (0, 0)}
+    assert shares.hand.broker.metrics.computed()["duramen_group_lag_records"].left_out() == 1
+    shares.hand.delete("a")
+    update_measures(shares.hand.broker, shares.hand.settle)
+    assert lags_in_metrics(shares.hand.broker) == {}
 
 
 def test_what_a_group_reads_is_prepared_by_the_next_heartbeat_of_any_member() -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.clients import CONFLUENT, Record, until
+from tests.clients import CONFLUENT, Record, metrics, until
 from tests.doors.http.conftest import Ask
 from tests.doors.kafka.sharing import ACCEPT, Given, RawShareConsumer
 
@@ -179,6 +179,12 @@ def test_the_lag_and_a_reset_of_a_share_group(node: NodeProcess, ask: Ask, strea
     assert all(offsets[topic, 0]["end_offset"] > offsets[topic, 0]["start_offset"] for topic in (light, queue))
     listed = ask("GET", f"/v1/groups?after={quote(stream[:-1])}&limit=10")[1]["groups"]
     assert {one["id"]: one["lag_records"] for one in listed}[stream] == 10
+    for name in ("records", "seconds"):
+        series = metrics(node, f"duramen_group_lag_{name}", group=stream)
+        assert {(labels["stream"], int(labels["partition"])): value for labels, value in series} == {
+            key: pytest.approx(one[f"lag_{name}"], abs=60)
+            for key, one in offsets.items() if one["lag_records"] is not None
+        }  # fmt: skip
     starts = {(one["stream"], one["partition"]): one["start_offset"] for one in group["offsets"]}
     lights = {(topic, 0): offsets[topic, 0]["end_offset"] for topic in (light, queue)}
     path = f"/v1/groups/{quote(stream)}/offsets"

@@ -164,17 +164,16 @@ class Lags:
             return None
         return seconds_since(timestamp_ms, self._clock.wall_ms())
 
-    def _all(self) -> Iterator[tuple[tuple[str, ...], LagRow]]:
+    def _all(self) -> Iterator[LagRow]:
         here = {row.key for row in self._rows}
         # Responses of former leaders may be about partitions that this node leads by now.
         others = (*self._elsewhere.rows, *self._light_rows)
-        for row in (*self._rows, *(row for row in others if row.key not in here)):
-            yield (row.key.group, row.key.topic, str(row.key.partition)), row
+        yield from (*self._rows, *(row for row in others if row.key not in here))
 
     def records(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """The last measurement: records, by group, stream and partition."""
-        return ((labels, row.records) for labels, row in self._all())
+        return ((row.labels, row.records) for row in self._all())
 
     def seconds(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """The last measurement: seconds, for partitions with a known time."""
-        return ((labels, row.seconds) for labels, row in self._all() if row.seconds is not None)
+        return ((row.labels, row.seconds) for row in self._all() if row.seconds is not None)

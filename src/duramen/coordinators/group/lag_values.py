@@ -27,6 +27,11 @@ class LagRow(NamedTuple):
     records: int
     seconds: float | None
 
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """The labels of its series: group, stream and partition."""
+        return self.key.group, self.key.topic, str(self.key.partition)
+
 
 def lag_between(start_offset: int, end_offset: int, committed_offset: int) -> Lag:
     """The lag of a group that has committed this offset, in a log with these bounds."""

@@ -131,6 +131,14 @@ class ShareNodes:
         None: it has begun to read none, or a leader did not answer within two seconds.
         """
         keys = [self._keys(group) for group in groups]
+
+        def located(found: Mapping[ShareKey, ShareOffset | DuramenError | None]) -> None:
+            done([_lag([found[key] for key in mine]) for mine in keys])
+
+        self.locate_in_time([*chain.from_iterable(keys)], located)
+
+    def locate_in_time(self, keys: Sequence[ShareKey], done: LocatedDone) -> None:
+        """As `locate`; partitions whose leaders did not answer within two seconds have an error."""
         found: dict[ShareKey, ShareOffset | DuramenError | None] = {}
         waiting = True
 
@@ -139,10 +147,10 @@ class ShareNodes:
             if waiting:
                 waiting = False
                 deadline.cancel()
-                done([_lag([found.get(key, _SILENT) for key in mine]) for mine in keys])
+                done({key: found.get(key, _SILENT) for key in keys})
 
         deadline = self._kit.deadlines.at(self._kit.clock.monotonic_ms() + _LAGS_MS, answer)
-        self._ask_leaders(chain.from_iterable(keys), found, answer)
+        self._ask_leaders(keys, found, answer)
 
     def _keys(self, group: str) -> list[ShareKey]:
         """The share partitions of a group; none if its record cannot be read now."""

@@ -127,6 +127,10 @@ class ShareTopics:
         queue = self.queues.shared(topic_id)
         return None if queue is None else queue.name
 
+    def is_stream(self, topic_id: UUID) -> bool:
+        """Whether the topic with that id is a stream; the others are light topics."""
+        return self._streams.find_id(topic_id) is not None
+
     def key_name(self, topic_id: UUID) -> str | None:
         """What offsets of the topic are stored under: see `GroupTopics`. None if its name is unknown."""
         if self._streams.find_id(topic_id) is None and self.lasting.is_lasting(topic_id):
