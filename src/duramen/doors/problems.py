@@ -8,7 +8,7 @@ import msgspec
 from duramen.base import errors
 from duramen.base.errors import DuramenError
 
-__all__ = ["STATUS", "PartlyStored", "Problem", "Rewritten", "Stored", "problem_of", "status_of"]
+__all__ = ["STATUS", "PartlyStored", "Problem", "Rewritten", "Stored", "problem_of", "status_of", "unexpected_problem"]
 
 
 class Stored(msgspec.Struct):
@@ -59,6 +59,7 @@ STATUS: Final[Mapping[type[DuramenError], int]] = {
     errors.ClusterNotAuthorized: 403,
     errors.CoordinatorLoading: 503,
     errors.DeletionRefused: 409,
+    errors.DuramenError: 500,
     errors.ElectionNotNeeded: 409,
     errors.GroupNotAuthorized: 403,
     errors.GroupNotEmpty: 409,
@@ -161,3 +162,8 @@ def problem_of(error: DuramenError, instance: str) -> Problem:
     if isinstance(error, errors.QueueHistoryRewritten):
         problem.rewritten = Rewritten(error.start, error.by, error.reason)
     return problem
+
+
+def unexpected_problem(instance: str) -> Problem:
+    """The document of an unexpected error, which is written to the node's log."""
+    return problem_of(DuramenError("an unexpected error; the node's log has details"), instance)

@@ -24,7 +24,7 @@ from duramen.delivery.window import AcknowledgeType, State, Window
 from duramen.queues.answers import entry_json_size, entry_size, too_large
 from duramen.queues.names import Queue
 from duramen.queues.operations import ack_record, nack_record
-from duramen.queues.positions import position_text
+from duramen.queues.positions import parse_numbers, position_text
 from duramen.queues.reading import EntryFinder, entries_from
 from duramen.queues.rows import Delivered, delivered_of, delivery_key, due_key, state_key, state_of
 from duramen.queues.runs import QueueEntry
@@ -108,12 +108,13 @@ def lease_text(lease: Lease) -> str:
 
 def parse_lease(text: str) -> Lease:
     """The lease of a text. Raises RequestInvalid."""
-    epoch, _, number = text.partition(".")
-    if epoch.isascii() and epoch.isdecimal() and number.isascii() and number.isdecimal() and len(text) <= 40:
-        return Lease(int(epoch), int(number))
-    raise RequestInvalid(
-        f"{text[:40]!r} is not a lease: send the `lease` of the entry as the lease request returned it, such as 3.17"
-    )
+    found = parse_numbers(text)
+    if found is None:
+        raise RequestInvalid(
+            f"{text[:40]!r} is not a lease: send the `lease` of the entry as the lease request returned it, such as"
+            " 3.17"
+        )
+    return Lease(*found)
 
 
 class _Book:

@@ -1,4 +1,7 @@
-"""Positions in a queue as text: `epoch.offset`, the leader epoch and the log offset of an entry. Pure."""
+"""Positions in a queue as text: `epoch.offset`, the leader epoch and the log offset of an entry. Pure.
+
+Leases have the same form: a leader epoch, and a number.
+"""
 
 import re
 from typing import Final
@@ -6,7 +9,7 @@ from typing import Final
 from duramen.base.errors import RequestInvalid
 from duramen.base.ids import Position
 
-__all__ = ["FIRST", "LARGEST_OFFSET", "parse_position", "position_text"]
+__all__ = ["FIRST", "LARGEST_OFFSET", "parse_numbers", "parse_position", "position_text"]
 
 LARGEST_OFFSET: Final = (1 << 63) - 1
 FIRST: Final = Position(0, 0)
@@ -21,11 +24,18 @@ def position_text(position: Position) -> str:
     return f"{position.leader_epoch}.{position.offset}"
 
 
+def parse_numbers(text: str) -> tuple[int, int] | None:
+    """A leader epoch and an offset or number, both as large as they can be; None if the text has another form."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        return None
+    leader_epoch, number = int(found[1]), int(found[2])
+    return (leader_epoch, number) if leader_epoch <= _LARGEST_EPOCH and number < LARGEST_OFFSET else None
+
+
 def parse_position(text: str) -> Position:
     """The position of a text. Raises RequestInvalid."""
-    found = _FORM.fullmatch(text)
-    if found is not None:
-        position = Position(int(found[1]), int(found[2]))
-        if position.leader_epoch <= _LARGEST_EPOCH and position.offset < LARGEST_OFFSET:
-            return position
-    raise RequestInvalid(f"{text[:40]!r} does not fit: a position is EPOCH.OFFSET, such as 3.1700, as an answer had it")
+    found = parse_numbers(text)
+    if found is None:
+        raise RequestInvalid(f"{text[:40]!r} is not a position: use one from a response, such as 3.1700")
+    return Position(*found)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -158,6 +158,34 @@ def test_all_that_wait_for_keys_are_refused_once_and_the_keys_are_free() -> None
     assert ids(leader.answers) == [NotEnoughReplicasAfterAppend.id, CoordinatorLoading.id, CoordinatorLoading.id]
     leader.submit(("b",))
     assert len(leader.partition.stores) == 1
+
+
+@pytest.mark.parametrize("wrong", [RuntimeError("no decision"), [(None, "no bytes")]])
+def test_a_command_that_a_bug_ends_leaves_its_keys_free_and_is_reported(
+    wrong: RuntimeError | list[tuple[None, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decide(self: Sum, command: int | tuple[str, ...], rows: StateRows, now_ms: int) -> Decision:
+        if command != ("bug",):
+            return plain(self, command, rows, now_ms)
+        if isinstance(wrong, RuntimeError):
+            raise wrong
+        return Decision(wrong, None)
+
+    plain = Sum.decide
+    monkeypatch.setattr(Sum, "decide", decide)
+    monkeypatch.setattr(Sum, "keys_of", lambda _self, _command: ("key",))
+    leader = Leader()
+    leader.active.advanced(0)
+    for command in (("bug",), ("fine",)):
+        leader.active.submit(command, leader.answers.append)
+    with pytest.raises((RuntimeError, TypeError, AttributeError)):
+        leader.worker.settle()
+    leader.worker.settle()
+    assert ids(leader.answers) == [DuramenError.id]
+    leader.stored(0)
+    leader.active.advanced(1)
+    leader.worker.settle()
+    assert leader.answers[1:] == [ShardAnswer(("fine",), 1, 0)]
 
 
 def test_no_command_is_taken_before_the_last_step_of_a_load() -> None:

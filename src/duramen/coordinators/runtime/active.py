@@ -1,7 +1,7 @@
 """A shard at the leader of its partition: from a command to the response, once its records are applied."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -163,6 +163,9 @@ class ActiveShard:
         except DuramenError as error:
             self._answer(pending, error)
             return
+        except Exception as error:  # noqa: BLE001 -- a bug: other commands continue
+            self._fail([pending], error)
+            return
         if pending.decision.together is not None:
             raise AssertionError("what has replicas goes into the log alone")
         if pending.decision.records and pending.decision.producer is not None:
@@ -196,16 +199,27 @@ class ActiveShard:
                 some, new, size = [], [], 0
 
     def _append(self, some: list[_Pending], new: list[BatchInput]) -> None:
+        producer = some[0].decision.producer
+        try:
+            if producer is None:
+                data = encode(new)
+            else:
+                data = encode(
+                    new, attributes=TRANSACTIONAL, producer_id=producer.id, producer_epoch=producer.epoch,
+                    base_sequence=-1,
+                )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._fail(some, error)
+            return
         self._numbers += 1
         self._on_their_way[self._numbers] = some
-        producer = some[0].decision.producer
-        if producer is None:
-            data = encode(new)
-        else:
-            data = encode(
-                new, attributes=TRANSACTIONAL, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=-1
-            )
         self._partition.store(data, header(data), partial(self._stored, self._numbers, new, producer))
+
+    def _fail(self, some: Sequence[_Pending], error: Exception) -> None:
+        """A bug made these commands fail: commands that wait for the same keys continue, and the loop reports it."""
+        self._soon(partial(_raise, error))
+        for pending in some:
+            self._answer(pending, DuramenError("an unexpected error; the node's log has details"))
 
     def _stored(
         self, number: int, new: list[BatchInput], producer: TransactionProducer | None, base_offset: int,
@@ -350,6 +364,10 @@ class ActiveShard:
             self._end_of(pending, unknown)
         for reader in readers.values():
             reader.refuse(error)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _committed(base_offset: int, new: list[BatchInput], producer: TransactionProducer | None) -> CommittedBatch:

@@ -89,21 +89,20 @@ class UnreplicatedShard(ActiveShard):
     def _write(self, decision: Decision, done: AnswerDone) -> DuramenError | None:
         """Append a decision, and apply it at once; returns the error if the append is refused immediately."""
         one = _UnderWay(decision, done)
+        batches = [self._batch_of(decision.records, decision.inputs)] if _has_records(decision) else []
         self._under_way[one] = None
         self._commands += 1
         if decision.together is None:
-            _, data, head = self._batch_of(decision.records, decision.inputs)
+            ((_, data, head),) = batches
             self._partition.store(data, head, partial(self._written, one))
         else:
-            self._write_together(one, decision.together)
+            self._write_together(one, decision.together, batches)
         if one.error is None:
             one.known = True
             self._know(decision.records, decision.inputs)
         return one.error
 
-    def _write_together(self, one: _UnderWay, together: Together) -> None:
-        decision = one.decision
-        before = [self._batch_of(decision.records, decision.inputs)] if _has_records(decision) else []
+    def _write_together(self, one: _UnderWay, together: Together, before: Sequence[_Batch]) -> None:
         behind = [self._batch_of(together.records)] if together.records else []
 
         def stored(offsets: list[int], error: DuramenError | None) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from duramen.base.errors import BodyTooLarge, DuramenError, NodeBusy, NodeStopping, RequestInvalid
 from duramen.codec.nats import Message, encode_hpub, encode_pub
-from duramen.doors.problems import PartlyStored, Problem, problem_of
+from duramen.doors.problems import PartlyStored, Problem, problem_of, unexpected_problem
 
 __all__ = ["LARGEST_ANSWER_BYTES", "LARGEST_REQUEST_BYTES", "NatsRequests", "decode_request"]
 
@@ -87,6 +87,9 @@ class NatsRequests(ABC):
             self._refuse(reply, problem)
         except DuramenError as error:
             self._refuse(reply, problem_of(error, instance))
+        except Exception:
+            self._refuse(reply, unexpected_problem(instance))
+            raise  # the loop writes it to the node's log
         else:
             if reply is not None:
                 self._send(encode_pub(reply, answer))

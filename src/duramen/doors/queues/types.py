@@ -9,6 +9,7 @@ from duramen.codec.jsonbytes import Base64, JsonBytes, Timestamp
 from duramen.codec.queue_entries import LONGEST_DELAY_MS, LONGEST_LEASE_MS, MOST_QUEUES
 from duramen.doors.problems import Problem
 from duramen.queues.machine import MOST_ENTRIES
+from duramen.queues.positions import LARGEST_OFFSET
 
 __all__ = [
     "LARGEST_PAGE_BYTES",
@@ -80,7 +81,7 @@ _RequestId = Annotated[
         "no further effect",
     ),
 ]
-_Version = Annotated[int, Meta(ge=0)] | None
+_Version = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)] | None
 
 
 class NewEntryRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from duramen.base import errors
 from duramen.base.errors import DuramenError
-from duramen.doors.problems import PartlyStored, Problem, problem_of
+from duramen.doors.problems import PartlyStored, Problem, problem_of, unexpected_problem
 
 __all__ = [
     "PROBLEM_JSON",
@@ -63,8 +63,7 @@ async def answer_to_http(request: Request, error: Exception) -> Response:
 
 async def answer_to_unexpected(request: Request, _: Exception) -> Response:
     """The response to an unexpected error, which is written to the node's log."""
-    detail = "an unexpected error; the node's log has details"
-    return answer_with(Problem(DuramenError.id, "error", 500, detail, request.url.path))
+    return answer_with(unexpected_problem(request.url.path))
 
 
 async def nobody_waits(_: Request, __: Exception) -> Response:

@@ -113,7 +113,7 @@ class OffsetsRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     to: str
     streams: Annotated[list[str], Meta(min_length=1)] | None = None
-    partition: Annotated[int, Meta(ge=0)] | None = None
+    partition: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] | None = None
     dry_run: bool = False
 
 

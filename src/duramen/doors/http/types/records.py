@@ -31,6 +31,7 @@ _LONGEST_WAIT_MS: Final = 30_000
 
 _LARGEST_PAGE_BYTES: Final = 1024 * 1024
 
+_INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -44,7 +45,7 @@ class RecordRequest(msgspec.Struct, forbid_unknown_fields=True):
     value: JsonBytes
     key: JsonBytes = None
     headers: list[tuple[str | Base64, JsonBytes]] = []
-    partition: Annotated[int, Meta(ge=0)] | None = None
+    partition: Annotated[int, Meta(ge=0, le=_INT32_MAX)] | None = None
     timestamp: Timestamp | None = None
     topic: str | None = None
     offset: int | None = None
@@ -161,8 +162,8 @@ class DeletionRequest(msgspec.Struct, forbid_unknown_fields=True):
     Without `partition` it applies to every partition.
     """
 
-    before: Annotated[int, Meta(ge=0)] | None = None
-    partition: Annotated[int, Meta(ge=0)] | None = None
+    before: Annotated[int, Meta(ge=0, le=_INT64_MAX)] | None = None
+    partition: Annotated[int, Meta(ge=0, le=_INT32_MAX)] | None = None
 
 
 class Deleted(msgspec.Struct):
