@@ -88,7 +88,8 @@ _OPTIONS: Final = (
     ReadOption("failOnDataLoss", _SOURCE,
            "Whether to fail if records that should be read are gone (retention, a deleted stream, a stream that was"
            " created again). The error says which, why and since when. With false the loss is logged, and the query"
-           " continues.",
+           " continues. Of queues and the inventory: whether to fail if a shard is lost or has no leader; with false"
+           " the query reads the other shards.",
            "true", "flag"),
     ReadOption("tier", _SOURCE,
            "The source of a stream with a table (docs/guides/tables.md): hot, its log; cold, its table; all, both, with"

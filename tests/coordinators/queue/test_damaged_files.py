@@ -19,6 +19,8 @@ from duramen.base.errors import DuramenError, StateDamaged
 from duramen.client.http import HttpNode
 from duramen.codec.partitioner import partition_of
 from duramen.node.processes import NodeProcesses
+from duramen.spark.options import Options
+from duramen.spark.read.exports import QueuesReader
 
 CONFIG: Final = {"queue.log.retention.ms": "0", "segment.bytes": "16384"}
 MARK: Final = b"these-rows-are-damaged"
@@ -140,12 +142,25 @@ class Spaces:
             assert out.out.startswith(line)
             assert f"The queues of shard 0 of mail are missing: {reason}" in out.err
 
+    def check_export(self) -> None:
+        """Spark's table of the space is refused, or has the other shard."""
+
+        def reader(**options: str) -> QueuesReader:
+            return QueuesReader(Options({"server": self.node.http, "queues": "mail", **options}, "batch"))
+
+        with pytest.raises(StateDamaged, match=r"partition 0 of mail .*; with failOnDataLoss=false the query reads"):
+            reader().partitions()
+        lenient = reader(failOnDataLoss="false")
+        rows = [row for part in lenient.partitions() for batch in lenient.read(part) for row in batch.to_pylist()]
+        assert [row["queue"] for row in rows] == [WHOLE] * ENTRIES
+
     def check(self) -> None:
         """Each door names the error, and all other queues go on."""
         refused = [*self.refusals()]
         assert [type(error) for error in refused] == [StateDamaged] * 5
         assert all(re.search(r"\.sst.*; they are in .*/rows\.damaged/\d+-rows now", str(error)) for error in refused)
         self.check_missing(str(refused[0]))
+        self.check_export()
         told = self.produced()
         assert told is not None
         assert told.code() == KafkaError.KAFKA_STORAGE_ERROR

@@ -1,5 +1,6 @@
 """Queues of three brokers: what only the leader of a shard knows is asked for from any of them."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,10 +16,12 @@ from duramen.base.errors import (
     QueueEntryGone,
     QueueEntryTooLarge,
     QueueLeaseExpired,
+    StateDamaged,
 )
 from duramen.broker.streams import Stream
 from duramen.codec.exports import read_runs_page
 from duramen.codec.partitioner import partition_of
+from duramen.coordinators.runtime.runtime import Runtime
 from duramen.metadata.decisions import Definition
 from duramen.queues.answers import entry_json_size
 from duramen.queues.leases import Leased, LeasedEntry
@@ -343,6 +346,53 @@ def test_a_shard_whose_leader_changes_while_an_export_is_opened_is_asked_for_aga
     world.elect(world.place(SPACE, 2), 2)
     world.deliver_all(2_000)
     assert [one.export.partition(".")[0] for one in opened.value] == ["1", "2", "2"]
+
+
+def test_a_partial_export_has_an_error_for_each_shard_without_a_leader() -> None:
+    world = Queues()
+    for name in NAMES:
+        world.put(1, name, b"one")
+    for shard in (0, 2):
+        world.elect(world.place(SPACE, shard), None)
+    world.advance(1000)
+    opened, refused = CallbackResult[Any](), CallbackResult[Any]()
+    world.nodes[2].exports.open(world.space(2), refused)
+    world.deliver_all(11_000)
+    assert isinstance(refused.error, NotLeader)
+    assert re.search(r"shard 0 of .* cannot be exported: .*; start the nodes", str(refused.error))
+    world.nodes[2].exports.open(world.space(2), opened, partial=True)
+    world.deliver_all(12_000)
+    assert [type(one) for one in opened.value] == [NotLeader, ExportedShard, NotLeader]
+    assert "shard 2 of" in str(opened.value[2])
+    world.elect(world.place(SPACE, 1), None)
+    world.advance(1000)
+    none = CallbackResult[Any]()
+    world.nodes[2].exports.open(world.space(2), none, partial=True)
+    world.deliver_all(13_000)
+    assert isinstance(none.error, NotLeader)
+
+
+def test_a_partial_export_has_an_error_for_a_shard_whose_rows_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Runtime, stream: str, index: int, query: Any, done: Callable[[Any], None], **rest: Any) -> None:
+        if index == 1:
+            done(StateDamaged("the rows of partition 1 are lost"))
+        else:
+            intact(self, stream, index, query, done, **rest)
+
+    intact = Runtime.read
+    world = Queues()
+    for name in NAMES:
+        world.put(1, name, b"one")
+    for shard in range(SHARDS):
+        world.elect(world.place(SPACE, shard), 1)
+    world.advance(1000)
+    monkeypatch.setattr(Runtime, "read", read)
+    for node_id in NODES:
+        with pytest.raises(StateDamaged, match="partition 1"):
+            world.answer(partial(world.nodes[node_id].exports.open, world.space(node_id)))
+        opened = world.answer(partial(world.nodes[node_id].exports.open, world.space(node_id), partial=True))
+        assert [type(one) for one in opened] == [ExportedShard, StateDamaged, ExportedShard]
+        assert len({one.export for one in opened if isinstance(one, ExportedShard)}) == 1
 
 
 def test_an_export_that_nobody_has_is_expired() -> None:

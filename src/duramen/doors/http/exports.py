@@ -1,6 +1,6 @@
 """Exports: queue spaces and the inventory as of one moment, read in parallel, for example by Spark."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from duramen.base import errors
-from duramen.base.errors import RequestInvalid
+from duramen.base.errors import DuramenError, RequestInvalid
 from duramen.broker.streams import Stream
 from duramen.codec.exports import FIRST_SEQUENCES, OS, SYNC
 from duramen.coordinators.inventory.shard import DIRECTORY_SHARD
@@ -21,10 +21,12 @@ from duramen.doors.http.types.exports import (
     ExportedNamespace,
     ExportedTenant,
     ExportInfo,
+    ExportQuery,
     ExportShard,
     RunsQuery,
     TopicsExportQuery,
 )
+from duramen.doors.queues.types import MissingShard
 from duramen.inventory.exporting import DirectoryExport
 from duramen.inventory.ids import TopicKey, topic_id
 from duramen.queues.positions import position_text
@@ -38,14 +40,24 @@ _PAGE: Final = "application/vnd.msgpack"
 _ID_DIGITS: Final = 26  # of an id as text: all but its sequence
 
 
-async def _opened(call: Call, stream: Stream, *, last: Collection[int] = ()) -> Sequence[ExportedShard]:
-    found: Sequence[ExportedShard] = await call_back(lambda done: call.forwarding.exports.open(stream, done, last))
+_Found = Sequence[ExportedShard | DuramenError]
+
+
+async def _opened(call: Call, stream: Stream, query: ExportQuery, *, last: Collection[int] = ()) -> _Found:
+    found: _Found = await call_back(
+        lambda done: call.forwarding.exports.open(stream, done, last, partial=query.partial)
+    )  # fmt: skip
     call.status = 201
     return found
 
 
-def _info(call: Call, export: str, shards: list[ExportShard]) -> ExportInfo:
-    return ExportInfo(export, call.broker.clock.wall_ms(), EXPORT_MS, shards)
+def _info(call: Call, export: str, shards: list[ExportShard], missing: Mapping[int, DuramenError]) -> ExportInfo:
+    lost = [MissingShard(shard, str(error)) for shard, error in sorted(missing.items())]
+    return ExportInfo(export, call.broker.clock.wall_ms(), EXPORT_MS, shards, lost)
+
+
+def _missing(found: _Found) -> dict[int, DuramenError]:
+    return {shard: one for shard, one in enumerate(found) if isinstance(one, DuramenError)}
 
 
 def _check_shard(stream: Stream, shard: int) -> None:
@@ -69,12 +81,13 @@ def _hash(text: str) -> bytes:
 # -- queue spaces -----------------------------------------------------------------------------------
 
 
-async def _open_space(call: Call) -> ExportInfo:
-    found = await _opened(call, space(call))
+async def _open_space(call: Call, query: ExportQuery) -> ExportInfo:
+    found = await _opened(call, space(call), query)
     shards = [
-        ExportShard(shard, position_text(one.position), export=one.export) for shard, one in enumerate(found)
+        ExportShard(shard, position_text(one.position), export=one.export)
+        for shard, one in enumerate(found) if isinstance(one, ExportedShard)
     ]  # fmt: skip
-    return _info(call, found[0].export, shards)
+    return _info(call, str(shards[0].export), shards, _missing(found))
 
 
 async def _runs(call: Call, query: RunsQuery) -> Response:
@@ -86,20 +99,28 @@ async def _runs(call: Call, query: RunsQuery) -> Response:
 # -- the inventory ----------------------------------------------------------------------------------
 
 
-async def _open_inventory(call: Call) -> ExportInfo:
-    """The directory is exported last: so it has the namespaces of all exported topics that are not deleted."""
+async def _open_inventory(call: Call, query: ExportQuery) -> ExportInfo:
+    """The directory is exported last: so it has the namespaces of all exported topics that are not deleted.
+
+    It cannot be left out.
+    """
     stream, shards = inventory_stream(call.broker), list[ExportShard]()
     if stream is None:
         call.status = 201
-        return _info(call, "", shards)
-    found = await _opened(call, stream, last=[DIRECTORY_SHARD])
+        return _info(call, "", shards, {})
+    found = await _opened(call, stream, query, last=[DIRECTORY_SHARD])
+    directory = found[DIRECTORY_SHARD]
+    if isinstance(directory, DuramenError):
+        raise directory
     for shard, one in enumerate(found):
+        if isinstance(one, DuramenError):
+            continue
         content = await _read(call, stream, shard, one.export, InventoryRange("sequences"))
         ends = msgspec.msgpack.decode(content, type=dict[str, int])
         ids = str(topic_id(stream.id, TopicKey(shard, 0)))[:_ID_DIGITS]
         others, position = (FIRST_SEQUENCES[OS], ends[OS]), position_text(one.position)
         shards.append(ExportShard(shard, position, ends[SYNC], ids, one.export, os_sequences=others))
-    return _info(call, found[DIRECTORY_SHARD].export, shards)
+    return _info(call, directory.export, shards, _missing(found))
 
 
 def _made(call: Call) -> Stream:

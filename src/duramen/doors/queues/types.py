@@ -27,6 +27,7 @@ __all__ = [
     "LeasedPlace",
     "LeasesInfo",
     "LeasesRequest",
+    "MissingShard",
     "NackRequest",
     "NewEntryRequest",
     "QueueFound",
@@ -316,7 +317,7 @@ class QueuesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MissingShard(msgspec.Struct):
-    """A shard whose rows are lost (`state-damaged`), so that the response lacks its queues."""
+    """A shard that the response lacks, and why: its rows are lost (`state-damaged`), or it has no leader."""
 
     shard: int
     reason: str

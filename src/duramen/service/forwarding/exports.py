@@ -10,7 +10,7 @@ import msgspec
 
 from duramen.base.errors import DuramenError, ExportExpired, NotCoordinator, NotLeader, OutcomeUnknown, StorageFailed
 from duramen.base.ids import Position
-from duramen.base.ports import StateRows
+from duramen.base.ports import Clock, StateRows
 from duramen.broker.partition import Partition
 from duramen.broker.streams import Stream
 from duramen.codec.exports import encode_runs_page, encode_topics_page
@@ -37,10 +37,14 @@ from duramen.service.forwarding.router import Router
 __all__ = ["ExportedShard", "InventoryRange", "RoutedExports", "RunsRange"]
 
 _WITHIN_MS: Final = 10_000
+_LEAST_MS: Final = 500  # for each leader that is asked after that
 _LONGEST_ID: Final = 9
 _MOST_EXPORTS: Final = 64  # more than a node keeps
 
 _Outcome = ExportOpened | DuramenError | OSError
+
+
+OpenLed = Callable[[Stream, Sequence[int], Done[ExportOpened]], None]
 
 
 class Ask(Protocol):
@@ -56,6 +60,10 @@ class ExportedShard(NamedTuple):
 
     export: str
     position: Position
+
+
+OpenedDone = Callable[[Sequence[ExportedShard | DuramenError] | DuramenError], None]
+"""Called with the export of each shard, or with its error."""
 
 
 class RunsRange(NamedTuple):
@@ -83,7 +91,7 @@ class _OpenRequest(NamedTuple):
 
     space: Stream
     shards: list[int]
-    open: Callable[[Stream, Sequence[int], Done[ExportOpened]], None]
+    open: OpenLed
 
     @property
     def partition(self) -> Partition:
@@ -104,6 +112,63 @@ class _OpenRequest(NamedTuple):
         return OpenExport(self.space.id.bytes, self.shards)
 
 
+class _Opening:
+    """Exports of all shards of a stream that are being opened."""
+
+    def __init__(
+        self, space: Stream, done: OpenedDone, last: Collection[int], partial: bool, ask: Ask, open_led: OpenLed,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self._space = space
+        self._done = done
+        self._last = last
+        self._partial = partial
+        self._ask = ask
+        self._open_led = open_led
+        self._clock = clock
+        self._end_ms = clock.monotonic_ms() + _WITHIN_MS
+        self._found: dict[int, ExportedShard | DuramenError] = {}
+        self._single = False  # whether one of several shards could not be exported, so that each is requested alone
+
+    def go_on(self) -> None:
+        """Request the missing ones."""
+        shards = range(len(self._space.partitions))
+        missing = [shard for shard in shards if shard not in self._found]
+        if not missing:
+            found = [self._found[shard] for shard in shards]
+            errors = [one for one in found if isinstance(one, DuramenError)]
+            self._done(found if len(errors) < len(found) else errors[0])
+            return
+        wanted = [shard for shard in missing if shard not in self._last] or missing
+        request = _OpenRequest(self._space, wanted[:1] if self._single else wanted, self._open_led)
+        left_ms = max(self._end_ms - self._clock.monotonic_ms(), _LEAST_MS)
+        self._ask(
+            request, left_ms if self._partial else _WITHIN_MS, lambda outcome: self._opened(request.shards, outcome)
+        )  # fmt: skip
+
+    def _opened(self, shards: Sequence[int], outcome: _Outcome) -> None:
+        if isinstance(outcome, ExportOpened):
+            self._found |= {shard: ExportedShard(outcome.export, at) for shard, at in outcome.positions}
+            self.go_on()
+            return
+        error: DuramenError = outcome if isinstance(outcome, DuramenError) else StorageFailed(
+            f"an export cannot be made: {outcome}"
+        )  # fmt: skip
+        if isinstance(outcome, NotLeader):
+            error = NotLeader(
+                f"shard {shards[0]} of {self._space.name} cannot be exported: {outcome}; start the nodes that have its"
+                " replicas"
+            )
+        if not self._partial:
+            self._done(error)
+            return
+        # The request fails for all shards, but only the first one is known to have no leader.
+        self._single = len(shards) > 1 and not isinstance(outcome, NotLeader)
+        if not self._single:
+            self._found[shards[0]] = error
+        self.go_on()
+
+
 class RoutedExports:
     """The exports of all nodes. The name of each begins with the id of the node that has it."""
 
@@ -116,37 +181,14 @@ class RoutedExports:
         router.caller.server.handle(READ_INVENTORY_EXPORT, self._read_inventory)
 
     def open(
-        self, space: Stream, done: Callable[[Sequence[ExportedShard] | DuramenError], None], last: Collection[int] = ()
-    ) -> None:
+        self, space: Stream, done: OpenedDone, last: Collection[int] = (), *, partial: bool = False
+    ) -> None:  # fmt: skip
         """`done` gets an export for each shard, with all that was acknowledged before: one leader after the other.
 
-        The exports of the shards `last` are opened after the others.
+        The exports of the shards `last` are opened after the others. If it is `partial`, a shard that cannot be
+        exported has its error instead, unless all have one.
         """
-        found: dict[int, ExportedShard] = {}
-        asked = list[int]()
-
-        def ask() -> None:
-            nonlocal asked
-            shards = range(len(space.partitions))
-            missing = [shard for shard in shards if shard not in found]
-            if missing:
-                asked = [shard for shard in missing if shard not in last] or missing
-                self._ask(_OpenRequest(space, asked, self._open_led), _WITHIN_MS, told)
-            else:
-                done([found[shard] for shard in shards])
-
-        def told(outcome: _Outcome) -> None:
-            if isinstance(outcome, OSError):
-                done(StorageFailed(f"an export cannot be made: {outcome}"))
-            elif isinstance(outcome, NotLeader):
-                done(NotLeader(f"shard {asked[0]} of {space.name} cannot be exported: {outcome}"))
-            elif isinstance(outcome, DuramenError):
-                done(outcome)
-            else:
-                found.update((shard, ExportedShard(outcome.export, at)) for shard, at in outcome.positions)
-                ask()
-
-        ask()
+        _Opening(space, done, last, partial, self._ask, self._open_led, self._router.broker.clock).go_on()
 
     def read(
         self, space: Stream, shard: int, export: str, wanted: RunsRange | InventoryRange,

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from duramen.base.errors import OptionInvalid
+from duramen.base.errors import NotLeader, OptionInvalid, StateDamaged
 from duramen.client.http import HttpNode, path_of
 from duramen.codec.exports import read_runs_page, read_topics_page
 from duramen.spark.batches.inventory_topics import Namespaces, topics_of
@@ -34,8 +34,7 @@ _TABLES: Final = ("queues", "inventory")
 _REFUSED: Final = (
     "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp",
     "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
-    "endingOffsetsByTimestamp", "snapshot", "tier", "tableStorage", "failOnDataLoss", "maxRecordsPerPartition",
-    "kafka.isolation.level",
+    "endingOffsetsByTimestamp", "snapshot", "tier", "tableStorage", "maxRecordsPerPartition", "kafka.isolation.level",
 )  # fmt: skip
 _PAGE_BYTES: Final = 4 << 20
 _SEQUENCES: Final = 2_000_000  # per Spark partition, at most
@@ -90,8 +89,19 @@ class _Node(NamedTuple):
     server: str
     timeout_s: float
 
-    def open(self, path: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = request_with_retries(*self, partial(HttpNode.post, path=path, document={}))
+    def open(self, path: str, *, fail: bool) -> Mapping[str, Any]:
+        """Open an export of all shards, or, unless it is to `fail`, of those that can be exported."""
+        wanted = path if fail else f"{path}?partial=true"
+        try:
+            found: Mapping[str, Any] = request_with_retries(*self, partial(HttpNode.post, path=wanted, document={}))
+        except (NotLeader, StateDamaged) as error:
+            more = "; with failOnDataLoss=false the query reads the other shards" if fail else ""
+            raise type(error)(f"{error}{more}") from None
+        for one in found.get("missing_shards", ()):
+            _log.warning(
+                "the rows of shard %d are missing; the query continues because of failOnDataLoss=false: %s",
+                one["shard"], one["reason"],
+            )  # fmt: skip
         return found
 
     def get(self, path: str) -> Any:
@@ -112,6 +122,7 @@ class _ExportReader(DataSourceReader):
         HttpNode(self._node.server)
         self._columns = columns_of(options)
         self._filing = Filing(options)
+        self._fail = options.flag("failOnDataLoss")
         self._at_least = options.number("minPartitions") or 1
         for name in options.ignored:
             _log.warning("%s is for streaming queries: a batch ignores it", name)
@@ -139,7 +150,7 @@ class QueuesReader(_ExportReader):
     def partitions(self) -> list[InputPartition]:
         """A shard, or a range of hashes of one, for each task. Raises QueueSpaceNotFound, ServerUnreachable …"""
         path = path_of("spaces", self._space) + "/exports"
-        found = self._node.open(path)
+        found = self._node.open(path, fail=self._fail)
         ranges, parts = _hash_ranges(-(-self._at_least // len(found["shards"]))), list[InputPartition]()
         for shard in found["shards"]:
             pages = f"{path}/{quote(shard['export'], safe='')}/runs"
@@ -174,7 +185,7 @@ class InventoryReader(_ExportReader):
     @without_traceback()
     def partitions(self) -> list[InputPartition]:
         """A range of sequences of a shard for each task. Raises ServerUnreachable …"""
-        found = self._node.open(_INVENTORY)
+        found = self._node.open(_INVENTORY, fail=self._fail)
         path, now_ms = _path(found["export"]), found["taken_at_ms"]
         if self._table != _TOPICS:
             return [ExportPartition(path, 0, "", "", now_ms, directory=path)] if found["shards"] else []

@@ -5,8 +5,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from duramen.doors.queues.types import MissingShard
+
 __all__ = [
-    "DirectoryInfo", "ExportInfo", "ExportShard", "ExportedNamespace", "ExportedTenant", "RunsQuery",
+    "DirectoryInfo", "ExportInfo", "ExportQuery", "ExportShard", "ExportedNamespace", "ExportedTenant", "RunsQuery",
     "TopicsExportQuery",
 ]  # fmt: skip
 
@@ -32,13 +34,25 @@ class ExportShard(msgspec.Struct):
     os_sequences: tuple[int, int] | msgspec.UnsetType = msgspec.UNSET
 
 
+class ExportQuery(msgspec.Struct):
+    """What is exported."""
+
+    partial: Annotated[
+        bool, Meta(description="Whether to leave out shards that are lost or have no leader; `missing_shards` has them")
+    ] = False
+
+
 class ExportInfo(msgspec.Struct):
-    """An export of the state at `taken_at_ms`. It expires `lasts_ms` after its last read."""
+    """An export of the state at `taken_at_ms`. It expires `lasts_ms` after its last read.
+
+    It has no rows of `missing_shards`; without `partial` there are none.
+    """
 
     export: str
     taken_at_ms: int
     lasts_ms: int
     shards: list[ExportShard]
+    missing_shards: list[MissingShard]
 
 
 class RunsQuery(msgspec.Struct):
