@@ -15,10 +15,11 @@ from duramen.codec.partitioner import partition_of
 from duramen.coordinators.queue.shard import QueueShard
 from duramen.queues.changes import changes
 from duramen.queues.leases import Leased, LeasedEntry, LeaseLimits, lease_text, parse_lease
-from duramen.queues.machine import Delete, Edit, Empty
+from duramen.queues.machine import Delete, Due, Edit, Empty
 from duramen.queues.names import Queue, hash_by
 from duramen.queues.operations import NewEntry, entry_record
 from duramen.queues.positions import position_text
+from duramen.queues.rows import due_key
 from duramen.service.led_queues import Refused
 from duramen.service.queue_leases import LeaseRequest
 from duramen.service.queues import request_of
@@ -441,6 +442,31 @@ def test_what_could_not_be_stored_is_still_the_holders(space: Space) -> None:
     assert space.read(b"ann", limit=1).entries[0].position == at
     assert space.ack(leased) == {}
     assert space.read(b"ann", limit=1).entries[0].position != at
+
+
+def test_delays_that_end_while_nothing_can_be_stored_end_later(space: Space) -> None:
+    space.put((b"ann", NewEntry(b"early", delay_ms=1_000)), (b"ann", NewEntry(b"late", delay_ms=120_000)))
+    assert space.lease(b"ann") == []
+    space.hand.files.free_bytes = 0
+    for size in (300_000, 1):
+        fill(space, bytes(size))
+    space.hand.advance(180_000)
+    space.hand.files.free_bytes = 1 << 40
+    space.hand.advance(10_000)
+    assert {b"early", b"late"}.issubset(values(space.lease(b"ann")))
+
+
+def test_a_shard_that_is_loaded_again_does_not_repeat_at_once_what_could_not_be_stored() -> None:
+    rows, shard, now_ms = MemoryViewStore(), QueueShard(), 5_000
+    rows.write([(due_key(3_000, bytes(16), 1), b"")], ())
+    list(shard.loaded(rows))
+    assert shard.next_ms() == 3_000
+    assert list(shard.due(now_ms)) == [Due()]
+    assert shard.decide(Due(), rows, now_ms).inputs
+    list(shard.loaded(rows))
+    assert shard.next_ms() == now_ms + 1_000
+    assert list(shard.due(now_ms)) == []
+    assert list(shard.due(now_ms + 1_000)) == [Due()]
 
 
 def test_leases_stay_where_a_shard_is_loaded_again_and_end_with_the_leadership() -> None:

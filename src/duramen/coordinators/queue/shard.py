@@ -83,7 +83,10 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self._waiting: dict[bytes, dict[int, Callable[[], None]]] = {}  # by row: the name's, the state's
         self._numbers = 0
         self._due_ms: int | None = None  # the next time in the time index
-        self._due_since_ms = 0  # the index has no older times
+        self._due_since_ms = 0  # the index has no older times, but for late ones
+        self._due_until_ms = 0  # the newest time that a decision has ended
+        self._due_first: bytes | None = None  # the first row that it removes once it is stored
+        self._due_again_ms = 0  # not before, if the shard is loaded again because a decision was not stored
 
     def keys_of(self, command: QueueCommand) -> Collection[Hashable]:
         request = (
@@ -100,7 +103,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
                 return (command.queue.hash, *request)
 
     def decide(self, command: QueueCommand, rows: StateRows, now_ms: int) -> Decision:
-        self._due_since_ms = min(self._due_since_ms, now_ms)  # the clock may have been set back
+        if now_ms < self._due_until_ms:  # the clock was set back
+            self._due_since_ms, self._due_until_ms, self._due_again_ms = min(self._due_since_ms, now_ms), now_ms, 0
         if isinstance(command, Due):
             return Decision((), QueueOutcome(), self._decide_due(rows, now_ms))
         for queue in _queues(command):
@@ -149,7 +153,8 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         self.usage.load(rows)
         self._totals = totals_of(rows)
         first = next(due_entries(rows, 0, _FOREVER_MS), None)
-        self._due_ms = None if first is None else first[1].time_ms
+        self._due_since_ms, self._due_until_ms, self._due_first = 0, 0, None
+        self._due_ms = None if first is None else max(first[1].time_ms, self._due_again_ms)
         return iter(())
 
     # -- limits -------------------------------------------------------------------------------------
@@ -199,23 +204,27 @@ class QueueShard(CoordinatorShard[QueueCommand]):
     def due(self, now_ms: int) -> Iterable[QueueCommand]:
         found: list[QueueCommand] = [Expire(queue) for queue in self.leases.overdue(now_ms)]
         if self._due_ms is not None and self._due_ms <= now_ms:
-            self._due_ms = now_ms + _AGAIN_MS  # for a failed write
+            self._due_ms = self._due_again_ms = now_ms + _AGAIN_MS  # for a failed write
             found.append(Due())
         return found
 
     def _decide_due(self, rows: StateRows, now_ms: int) -> list[BatchInput]:
         """The command that ends all times up to a moment; up to some of them if there are many."""
+        first, self._due_first = self._due_first, None
+        if first is not None and rows.get(first) is None:
+            self._due_since_ms = self._due_until_ms  # the decision before was stored
         since_ms, until_ms, count = max(0, self._due_since_ms - _LATE_MS), -1, 0
-        for _, entry in due_entries(rows, since_ms, _FOREVER_MS):
+        for key, entry in due_entries(rows, since_ms, _FOREVER_MS):
             if entry.time_ms > now_ms or (count >= _MOST_DUE and entry.time_ms > until_ms):
                 self._due_ms = max(entry.time_ms, now_ms + 1)
                 break
+            self._due_first = self._due_first or key
             until_ms, count = entry.time_ms, count + 1
         else:
             self._due_ms = None
         if not count:
             return []
-        self._due_since_ms = until_ms
+        self._due_until_ms = until_ms
         self._due_ms = min(self._due_ms or _FOREVER_MS, now_ms + _AGAIN_MS)
         return [due_record(since_ms, until_ms, now_ms)]
 
@@ -248,7 +257,7 @@ class QueueShard(CoordinatorShard[QueueCommand]):
         for time_ms, queue, offset, _ in [due_of(key) for key in keys if is_due_key(key)]:
             self.leases.due(queue, offset)
             released.append(queue)
-            if time_ms > self._due_since_ms:
+            if time_ms > self._due_until_ms:
                 self._due_ms = time_ms if self._due_ms is None else min(self._due_ms, time_ms)
         self._wake(keys)
         self._wake([name_key(queue) for queue in released])
