@@ -188,6 +188,18 @@ def test_a_command_that_a_bug_ends_leaves_its_keys_free_and_is_reported(
     assert leader.answers[1:] == [ShardAnswer(("fine",), 1, 0)]
 
 
+def test_readers_that_leave_hold_no_room() -> None:
+    leader = Leader()
+    leader.active.advanced(0)
+    refused = list[DuramenError]()
+    for _ in range(20_000):
+        leader.active.read(1 << 60, lambda: None, refused.append)()
+    assert refused == []
+    for _ in range(10_001):
+        leader.active.read(1 << 60, lambda: None, refused.append)
+    assert [type(error) for error in refused] == [CoordinatorLoading]
+
+
 def test_no_command_is_taken_before_the_last_step_of_a_load() -> None:
     leader = Leader()
     leader.shard.steps = 3

@@ -13,6 +13,7 @@ from duramen.inventory.events import NamespacePut, TenantPut
 from duramen.inventory.feed import FeedScope, read_follow_token
 from duramen.inventory.ids import TopicKey, topic_id, topic_id_bytes, topic_key
 from duramen.inventory.names import TopicPath, kafka_path
+from duramen.inventory.positions import split_position
 from duramen.inventory.reading import TopicName
 from duramen.inventory.rows import Place
 from duramen.inventory.search import PageToken, TopicQuery
@@ -40,9 +41,16 @@ class InventoryQueries:
         """The position of the rows that later reads use."""
         return self._shards.position()
 
-    def see(self, position: str) -> None:
-        """From now on read rows no older than those at a `position`, of any node of the cluster."""
-        self._shards.see(position)
+    def see(self, position: str, done: Done) -> None:
+        """`done` gets None once later reads have rows no older than at a `position` of any node, or an error.
+
+        Raises RequestInvalid.
+        """
+        self._shards.see(split_position(position), done)
+
+    def see_page(self, token: PageToken, done: Done) -> None:
+        """The same for the positions of a page token."""
+        self._shards.see(token.positions, done)
 
     def read(self, query: Callable[[], Any], done: Done) -> None:
         """`done` gets the result of `query`, which uses the methods below and sees the inventory as of one moment.

@@ -23,7 +23,6 @@ from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.ids import TopicKey, topic_id, topic_id_bytes
 from duramen.inventory.names import shard_of
-from duramen.inventory.positions import split_position
 from duramen.inventory.reading import InventoryRows
 from duramen.inventory.steps import ChangeStep, StepsTogether, subjects_of
 from duramen.queues.owners import OwnRetention
@@ -299,12 +298,13 @@ class InventoryShards:
         """The positions of the rows of all shards: the first offsets that are not applied."""
         return ",".join(str(self._runtime.applied_offset(INVENTORY_STREAM, shard)) for shard in range(self.count))
 
-    def see(self, position: str) -> None:
-        """From now on read no state older than the position of a response. Raises RequestInvalid.
+    def see(self, places: Sequence[tuple[int, int]], done: Done) -> None:
+        """`done` gets None once no later read has a state older than these positions of the shards, or an error.
 
         A standalone node has no older state.
         """
-        split_position(position)
+        del places
+        done(None)
 
     def each_rows(self) -> list[StateRows]:
         """The rows of each shard. Raises like `rows`."""

@@ -144,15 +144,18 @@ class ActiveShard:
         """Like `submit`; an earlier response means that the records come before all later appends."""
         self.submit(command, done)
 
-    def read(self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]) -> None:
-        """Call `act` once the state has applied the log below `at_least`, or `refuse`."""
+    def read(
+        self, at_least: int, act: Callable[[], None], refuse: Callable[[DuramenError], None]
+    ) -> Callable[[], object]:
+        """Call `act` once the state has applied the log below `at_least`, or `refuse`; the result ends the wait."""
         try:
             self.check()
         except DuramenError as error:
             refuse(error)
-            return
+            return lambda: None
         self._numbers += 1
         self._readers[self._numbers] = _Reader(at_least, act, refuse)
+        return partial(self._readers.pop, self._numbers, None)
 
     # -- from a command to the log ------------------------------------------------------------------
 

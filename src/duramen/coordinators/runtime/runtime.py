@@ -126,9 +126,12 @@ class Runtime:
             except DuramenError as error:
                 answer(error)
 
-        late = CoordinatorLoading(f"the state is not at offset {at_least} after {_READER_MS} ms")
-        deadline = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + _READER_MS, partial(answer, late))
-        active.read(at_least, act, answer)
+        def late() -> None:
+            leave()
+            answer(CoordinatorLoading(f"the state is not at offset {at_least} after {_READER_MS} ms"))
+
+        deadline = self._parts.deadlines.at(self._parts.clock.monotonic_ms() + _READER_MS, late)
+        leave = active.read(at_least, act, answer)
         replica.advanced()
 
     def applied_offset(self, stream: str, partition: int) -> int:

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from duramen.base import errors
 from duramen.coordinators.inventory.inventory import Inventory
+from duramen.doors.completion import completion
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.inventory import AccountInfo, AccountList, NamesQuery, PositionQuery
@@ -75,7 +76,7 @@ def _info(inventory: Inventory, account: str) -> AccountInfo:
 
 async def _list(call: Call, query: NamesQuery) -> AccountList:
     inventory = call.broker.inventory
-    inventory.see(query.position)
+    await completion(partial(inventory.see, query.position))
 
     def read() -> AccountList:
         there = inventory.accounts()
@@ -88,7 +89,7 @@ async def _list(call: Call, query: NamesQuery) -> AccountList:
 
 async def _show(call: Call, query: PositionQuery) -> AccountInfo:
     inventory, account = call.broker.inventory, call.path["account"]
-    inventory.see(query.position)
+    await completion(partial(inventory.see, query.position))
 
     def read() -> tuple[AccountInfo, list[NamespacePut]]:
         if account not in inventory.accounts():

@@ -10,6 +10,7 @@ from duramen.base import errors
 from duramen.base.errors import TopicNotFound
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.topics import FoundTopic
+from duramen.doors.completion import completion
 from duramen.doors.http.accounts import PartGroups, count_topics, part_page
 from duramen.doors.http.bulk import create_all
 from duramen.doors.http.completions import call_back
@@ -60,8 +61,8 @@ def _inventory(call: Call) -> Inventory:
     return call.broker.inventory
 
 
-def _account(call: Call, query: AccountQuery | PartsQuery | TopicsQuery) -> str:
-    _inventory(call).see(query.position)
+async def _account(call: Call, query: AccountQuery | PartsQuery | TopicsQuery) -> str:
+    await completion(partial(_inventory(call).see, query.position))
     return query.account or call.broker.settings.text("inventory.account")
 
 
@@ -85,7 +86,7 @@ def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
 
 
 async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
 
     def read() -> TenantList:
         groups = [("", partial(inventory.tenants, account))]
@@ -96,7 +97,7 @@ async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
 
 
 async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
-    account = _account(call, query)
+    account = await _account(call, query)
     names, labels = _names_and_labels(body)
     return await create_all(
         call, names, lambda some, done: _inventory(call).create_tenants(account, some, labels, done)
@@ -108,7 +109,7 @@ def _names_and_labels(body: NamesRequest | BodyRows[str]) -> tuple[Sequence[str]
 
 
 async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
-    account = _account(call, query)
+    account = await _account(call, query)
     return await _read(call, lambda: _inventory(call).tenant(account, call.path["tenant"]))
 
 
@@ -121,7 +122,7 @@ def _labels(part: TenantPut | NamespacePut) -> Labels:
 
 
 async def _show_tenant(call: Call, query: AccountQuery) -> TenantInfo:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
 
     def read() -> tuple[TenantInfo, list[NamespacePut]]:
         tenant = inventory.tenant(account, call.path["tenant"])
@@ -157,7 +158,7 @@ def _namespace(call: Call, tenant: str, namespace: NamespacePut) -> NamespaceInf
 
 
 async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
 
     def read() -> NamespaceList:
         tenant = inventory.tenant(account, call.path["tenant"])
@@ -170,7 +171,7 @@ async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
 
 
 async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
 
     def groups(first: str) -> PartGroups[NamespacePut]:
         return ((one.name, partial(inventory.namespaces, one)) for one in inventory.tenants(account, first))
@@ -185,7 +186,7 @@ async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
 
 
 async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
-    account, tenant = _account(call, query), call.path["tenant"]
+    account, tenant = await _account(call, query), call.path["tenant"]
     names, labels = _names_and_labels(body)
     return await create_all(
         call, names, lambda some, done: _inventory(call).create_namespaces(account, tenant, some, labels, done)
@@ -193,19 +194,19 @@ async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest
 
 
 async def _found_namespace(call: Call, query: AccountQuery) -> NamespacePut:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
     return await _read(call, lambda: inventory.namespace(account, call.path["tenant"], call.path["namespace"]))
 
 
 async def _show_namespace(call: Call, query: AccountQuery) -> NamespaceInfo:
-    account, inventory, tenant = _account(call, query), _inventory(call), call.path["tenant"]
+    account, inventory, tenant = await _account(call, query), _inventory(call), call.path["tenant"]
     return await _read(
         call, lambda: _namespace(call, tenant, inventory.namespace(account, tenant, call.path["namespace"]))
     )
 
 
 async def _change_namespace(call: Call, query: AccountQuery, body: NamespaceChange) -> NamespaceInfo:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
     namespace = await _found_namespace(call, query)
     tenant = call.path["tenant"] if body.tenant is None else body.tenant
     to = await _read(call, lambda: inventory.tenant(account, tenant))
@@ -248,7 +249,7 @@ async def _create_topics(call: Call, query: AccountQuery, body: TopicNames | Bod
 
 
 async def _lookup(call: Call, query: AccountQuery, body: LookupRequest) -> TopicsFound:
-    account, inventory, (tenant, namespace) = _account(call, query), _inventory(call), _where(call)
+    account, inventory, (tenant, namespace) = await _account(call, query), _inventory(call), _where(call)
 
     def read() -> TopicsFound:
         found = inventory.lookup(account, tenant, namespace, body.names)
@@ -262,12 +263,12 @@ def _where(call: Call) -> tuple[str, str]:
 
 
 async def _show_topic(call: Call, query: AccountQuery) -> TopicInfo:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
     return await _read(call, lambda: _described(call, inventory.find(account, _path(call))))
 
 
 async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
-    _inventory(call).see(query.position)
+    await completion(partial(_inventory(call).see, query.position))
     try:
         lasting_id = UUID(call.path["id"])
     except ValueError:
@@ -276,7 +277,7 @@ async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
 
 
 async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> TopicInfo:
-    account, inventory, path = _account(call, query), _inventory(call), _path(call)
+    account, inventory, path = await _account(call, query), _inventory(call), _path(call)
     to = path_after(path, body)
     await call_back(lambda done: inventory.move_topic(account, path, to, done, keep_alias=body.keep_alias))
     return await _read(call, lambda: _described(call, inventory.find(account, to)))
@@ -285,26 +286,26 @@ async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> T
 async def _move_topics(
     call: Call, query: AccountQuery, body: TopicMovesRequest | BodyRows[TopicMoveRequest]
 ) -> MovedInfo:  # fmt: skip
-    account = _account(call, query)
+    account = await _account(call, query)
     await _found_namespace(call, query)
     return await move_all(call, account, _where(call), body if isinstance(body, BodyRows) else body.moves)
 
 
 async def _delete_topic(call: Call, query: AccountQuery) -> Position:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
     await call_back(lambda done: inventory.delete_topic(account, _path(call), done))
     return Position(inventory.position)
 
 
 async def _alias(call: Call, query: AccountQuery, body: AliasRequest) -> TopicInfo:
-    account, inventory, path = _account(call, query), _inventory(call), TopicPath(*_where(call), body.name)
+    account, inventory, path = await _account(call, query), _inventory(call), TopicPath(*_where(call), body.name)
     target = TopicPath(body.topic.tenant, body.topic.namespace, body.topic.name)
     await call_back(lambda done: inventory.alias(account, path, target, done))
     return await _read(call, lambda: _described(call, inventory.find(account, path)))
 
 
 async def _search(call: Call, query: TopicsQuery) -> TopicList:
-    account, inventory = _account(call, query), _inventory(call)
+    account, inventory = await _account(call, query), _inventory(call)
     wanted = TopicQuery(
         query.prefix,
         query.glob,
@@ -318,7 +319,9 @@ async def _search(call: Call, query: TopicsQuery) -> TopicList:
     scope = f"{account}/{query.tenant}/{query.namespace}"
     if query.namespace and not query.tenant:
         raise errors.RequestInvalid("a namespace is given without its tenant")
-    token: PageToken | None = read_token(query.after, scope, wanted)
+    begin = read_token(query.after, scope, wanted)
+    await completion(partial(inventory.see_page, begin))
+    token: PageToken | None = begin
     found, scans, position = list[TopicInfo](), 0, ""
     while token is not None and len(found) < query.limit and scans < _SCANS:
         await asyncio.sleep(0)

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, TopicBusy
 from duramen.base.principal import ANONYMOUS
 from duramen.codec.partitioner import partition_of
+from duramen.coordinators.inventory.cluster.shards import RoutedShards
 from duramen.coordinators.inventory.quotas import CreatedNames
 from duramen.coordinators.inventory.shard import INVENTORY_QUEUES
 from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import TopicPath
+from duramen.inventory.positions import split_position
 from duramen.metadata.partitions import PartitionId
 from duramen.service.admission import AdmissionRules, Admitted
 from duramen.service.broker import Broker
@@ -33,6 +35,13 @@ class _Answer(NamedTuple):
 
     position: str
     value: Any
+
+
+def _trust(broker: Broker, position: str) -> None:
+    """Let a node read no older state than a position, which is known to be one of this cluster."""
+    shards = cast("RoutedShards", broker.inventory.shards)
+    for shard, place in enumerate(split_position(position)[: shards.count]):
+        shards.saw(shard, *place)
 
 
 def _with_position(broker: Broker, reply: Reply, value: Any) -> None:
@@ -86,7 +95,7 @@ class TenantClient(ClusterClient):
 
         def asked(broker: Broker, reply: Reply) -> None:
             if broker.inventory.is_made:
-                broker.inventory.see(self._position)
+                _trust(broker, self._position)
                 ask(broker, partial(_with_position, broker, reply))
             else:
                 reply(NotCoordinator("the inventory is not known here yet"))

@@ -252,8 +252,6 @@ class ClusterInventory(Inventory):
         self, account: str, tenant: str, namespace: str, query: TopicQuery, token: PageToken, limit: int
     ) -> TopicPage:
         """See `Inventory`; the token has the positions of the shards, so that later pages are not older."""
-        for shard, (epoch, offset) in enumerate(token.positions[: self._shards.count]):
-            self._routed.saw(shard, epoch, offset)
         page = super().search(account, tenant, namespace, query, token, limit)
         if page.token is None:
             return page

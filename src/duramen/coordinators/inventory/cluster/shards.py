@@ -8,7 +8,7 @@ import msgspec
 
 from duramen.base.countdown import ErrorCountdown
 from duramen.base.deadlines import Deadlines
-from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, NotLeader, RequestInvalid
 from duramen.base.ports import Clock, StateRows
 from duramen.broker.streams import BrokerStreams, Stream
 from duramen.coordinators.inventory.cluster.reading import RoundOfReads
@@ -30,7 +30,6 @@ from duramen.coordinators.runtime.runtime import Runtime
 from duramen.coordinators.runtime.shard import ShardAnswer
 from duramen.inventory.directory import Directory
 from duramen.inventory.directory_history import DirectoryCopy
-from duramen.inventory.positions import split_position
 from duramen.metadata.partitions import PartitionId
 from duramen.rpc.caller import Caller
 from duramen.rpc.methods import Method
@@ -246,8 +245,16 @@ class RoutedShards(InventoryShards):
         self.check_led(shard)
         epoch = self._runtime.leader_epoch(INVENTORY_STREAM, shard) or 0
         if epoch < request.epoch:
-            raise NotLeader(f"a newer leader of part {shard} of the inventory is known elsewhere")
+            raise NotLeader(
+                f"a newer leader of part {shard} of the inventory is known elsewhere, or the position is of another"
+                " cluster"
+            )
         at_least = request.at_least if epoch == request.epoch else 0  # a newer leader has every acknowledged record
+        end_offset = self.log(shard).end_offset
+        if at_least > end_offset:
+            ends = f"the log of shard {shard} ends at {end_offset}"
+            done(RequestInvalid(f"{ends}, and the position has {at_least}: take the `position` of a response"))
+            return
 
         def query(state: Any, rows: StateRows) -> RowsRead:
             directory = None
@@ -301,10 +308,21 @@ class RoutedShards(InventoryShards):
         """See `InventoryShards`."""
         return ",".join(f"{epoch}.{offset}" for epoch, offset in self.positions())
 
-    def see(self, position: str) -> None:
-        """See `InventoryShards`."""
-        for shard, part in enumerate(split_position(position)[: self.count]):
-            self.saw(shard, *part)
+    def see(self, places: Sequence[tuple[int, int]], done: Done) -> None:
+        """See `InventoryShards`: a client says the positions, so the leaders have to confirm those that are new."""
+        count = self.count
+        unknown = [(at, place) for at, place in enumerate(places[:count]) if place > self._position(at)]
+        parts = ErrorCountdown(done, len(unknown) + 1)
+
+        def confirmed(shard: int, answer: RowsRead | DuramenError) -> None:
+            self._learned(shard, answer)
+            parts.answer(answer)
+
+        for shard, (epoch, offset) in unknown:
+            request = ReadInventory(shard, epoch, offset, [], [])
+            here = partial(self.serve_read, request)
+            self.ask_leader(shard, READ_INVENTORY, request, here, partial(confirmed, shard), idempotent=True)
+        parts.count_down()
 
 
 class _Reading:

@@ -75,15 +75,20 @@ class ShardWatches:
         if epoch < request.epoch:
             raise NotLeader(f"a newer leader of part {shard} of the inventory is known elsewhere")
 
+        def beyond(end_offset: int) -> InventoryPositionLost:
+            ends = f"the log of shard {shard} ends at {end_offset}"
+            return InventoryPositionLost(f"{ends}, and the position has {request.offset}")
+
         def there(applied: object) -> None:
             if isinstance(applied, DuramenError):
                 refuse(applied)
             elif request.offset > self.shards.applied_offset(shard):
-                ends = f"the log of shard {shard} ends at {self.shards.applied_offset(shard)}"
-                refuse(InventoryPositionLost(f"{ends}, and the position has {request.offset}"))
+                refuse(beyond(self.shards.applied_offset(shard)))
             else:
                 begin(self.shards.applied_offset(shard) if request.offset < 0 else request.offset).go_on()
 
+        if epoch == request.epoch and request.offset > self.shards.log(shard).end_offset:
+            raise beyond(self.shards.log(shard).end_offset)
         # A newer leader has every record that was acknowledged before.
         self.shards.when_applied(shard, request.offset if epoch == request.epoch else 0, there)
 
