@@ -1,25 +1,32 @@
 """Commands on topics of a shard, decided one by one and together."""
 
+from random import Random
+from typing import Any
 from zlib import crc32
 
 import pytest
 
-from duramen.base.errors import TopicExists, TopicNotFound
+from duramen.base.errors import DuramenError, TopicExists, TopicNotFound
 from duramen.codec.batch import DecodedRecord
 from duramen.inventory.changes import changes
-from duramen.inventory.events import encode_event
+from duramen.inventory.events import PendingChange, encode_event
+from duramen.inventory.ids import TopicKey
 from duramen.inventory.machine import (
     BeginChange,
     BindName,
+    ChangeStep,
     CreateTopics,
+    DropNamespace,
+    EndChange,
     StepsTogether,
+    SweepNamespace,
     TopicCommand,
     TopicShardState,
     topic_keys,
 )
 from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
 from duramen.inventory.packing import plain_sort_names
-from duramen.inventory.rows import ARRIVED, NameRow, name_row
+from duramen.inventory.rows import ALIAS, ARRIVED, NameRow, name_row
 from duramen.inventory.steps import subjects_of
 from duramen.sim.machine.views import MemoryViewStore
 
@@ -34,13 +41,19 @@ class Shard:
         self.state = TopicShardState(0)
         self.records = 0
 
-    def do(self, command: TopicCommand) -> object:
+    def do(self, command: TopicCommand) -> Any:
         events, response = self.state.decide(command, self.rows)
         self.records += len(events)
         found = changes([DecodedRecord(0, 0, None, encode_event(event), ()) for event in events], self.rows)
         puts = [(key, value) for key, value in found.items() if value is not None]
         self.rows.write(puts, [key for key, value in found.items() if value is None])
         return response
+
+    def tried(self, step: ChangeStep) -> Any:
+        try:
+            return self.do(step)
+        except DuramenError as error:
+            return error
 
     def create(self, *names: str, namespace: int = NAMESPACE) -> object:
         return self.do(CreateTopics(namespace, plain_sort_names(names, namespace, 1).blocks[0]))
@@ -70,7 +83,62 @@ def test_steps_together_come_to_what_each_comes_to_alone() -> None:
     assert everything == [*alone.rows.scan(b"", b"\xff")]
     assert together.records == blocks + 1  # what becomes of names is one event
     assert alone.records == blocks + len(steps)
-    assert len(subjects_of(steps)) == len(steps)
+    assert len(subjects_of(steps).names) == len(steps)
+
+
+@pytest.mark.parametrize("between", ["nothing", "a command on its own", "a restart"])
+def test_changes_that_are_ended_together_come_to_what_each_comes_to_alone(between: str) -> None:
+    """Whether the rows of their names are known from the steps before, or have to be read."""
+    chance = Random(between)
+    names = [f"topic-{number:03}".encode() for number in range(200)]
+    together, alone = Shard(), Shard()
+    for shard in (together, alone):
+        shard.create(*(name.decode() for name in names))  # most of them are in blocks
+        shard.create(*(f"topic-{number:03}x" for number in range(0, 200, 7)))
+        for number in range(0, 200, 5):  # rows of their own over those of blocks, some of which are of names gone
+            arrival = PendingChange("arrive", 0, number, 3, b"old")
+            row = NameRow(ARRIVED, TopicKey(0, number)) if number % 2 else None
+            begun = shard.do(BeginChange(NAMESPACE, names[number], "delete"))
+            shard.do(EndChange(NAMESPACE, names[number], row, begun[1]))
+            shard.do(BindName(NAMESPACE, names[number] + b"y", NameRow(ARRIVED, TopicKey(0, number)), arrival))
+            shard.do(EndChange(NAMESPACE, names[number] + b"y", row, arrival))
+    begin: list[ChangeStep] = [BeginChange(NAMESPACE, name, "move", 9, name) for name in names]
+    begin += [
+        BindName(NAMESPACE, b"new-" + name, NameRow(ARRIVED, TopicKey(1, at)), PendingChange("arrive", 1, at, 9, name))
+        for at, name in enumerate(names)
+    ]
+    responses = together.do(StepsTogether(begin))
+    assert isinstance(responses, list)
+    assert list(map(str, responses)) == [str(alone.tried(step)) for step in begin]
+    end = list[ChangeStep]()
+    for step, response in zip(begin, responses, strict=True):
+        rows = [None, NameRow(ALIAS, TopicKey(0, 5)), NameRow(ARRIVED, TopicKey(2, 6)), NameRow(0, TopicKey(0, 7))]
+        if isinstance(step, BindName):
+            end.append(EndChange(step.namespace, step.name, chance.choice(rows), step.pending))
+        elif isinstance(step, BeginChange) and not isinstance(response, DuramenError):
+            another = PendingChange("move", 0, 1, 9, b"another")  # a change that the name does not have
+            pending = another if chance.random() < 0.1 else response[1]
+            end.append(EndChange(step.namespace, step.name, chance.choice(rows), pending))
+    if between == "a restart":
+        together.state.load(together.rows)
+    elif between != "nothing":
+        for shard in (together, alone):
+            shard.do(SweepNamespace(9))
+    chance.shuffle(end)
+    for some in (end[:250], end[250:], end[200:300]):  # some twice
+        assert together.do(StepsTogether(some)) == [alone.do(step) for step in some]
+    assert [*together.rows.scan(b"", b"\xff")] == [*alone.rows.scan(b"", b"\xff")]
+
+
+def test_rows_of_marked_names_are_read_again_after_a_sweep() -> None:
+    shard = Shard()
+    shard.create("here")
+    begun = shard.do(StepsTogether([BeginChange(NAMESPACE, b"here", "move", 9, b"there")]))
+    shard.do(DropNamespace(NAMESPACE))
+    while shard.do(SweepNamespace(NAMESPACE)):
+        pass
+    shard.do(StepsTogether([EndChange(NAMESPACE, b"here", *begun[0])]))  # refused by the topic's shard
+    assert value_of_name(shard.rows, NAMESPACE, b"here") is None
 
 
 def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -> None:

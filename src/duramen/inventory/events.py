@@ -211,7 +211,7 @@ InventoryEvent: TypeAlias = (
 )  # fmt: skip
 
 
-class PendingChange(msgspec.Struct, frozen=True, array_like=True):
+class PendingChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A change over several shards in progress, stored with the name that it starts at.
 
     `kind` is `move`, `delete`, `alias` or `unalias`, and `arrive` at the target name of a move; `key` is the topic;

@@ -11,7 +11,7 @@ another node has left, or one without a response, it makes all shards refuse ste
 no step in transit takes effect later.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -76,13 +76,15 @@ from duramen.inventory.steps import (
     BindName,
     ChangeStep,
     EndChange,
+    MarkedNames,
     MoveWithin,
     PlaceTopic,
     RemoveAlias,
     RemoveTopic,
     StepsTogether,
-    TopicStep,
+    StepSubjects,
     decide_together,
+    subjects_of,
 )
 
 __all__ = [
@@ -180,10 +182,10 @@ TopicCommand: TypeAlias = _OneCommand | StepsTogether | Fence | Fenced
 _Decided: TypeAlias = tuple[Sequence[InventoryEvent], object]
 
 
-def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
+def topic_keys(command: TopicCommand) -> Collection[Hashable]:
     """Commands that share one of these are decided one after the other."""
     if isinstance(command, StepsTogether):
-        return _keys_of_steps(command.steps)
+        return _keys_of_steps(command.subjects or subjects_of(command.steps))
     if isinstance(command, Fenced):
         return topic_keys(command.step)
     if isinstance(command, Fence):
@@ -192,7 +194,7 @@ def topic_keys(command: TopicCommand) -> tuple[Hashable, ...]:
         return (_lock_of_topic(command.sequence),)
     if isinstance(command, CreateTopics | DropNamespace | SweepNamespace):
         return _keys_of_many(command)
-    return _keys_of_steps((command,))
+    return _keys_of_steps(subjects_of((command,)))
 
 
 def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tuple[Hashable, ...]:
@@ -206,15 +208,11 @@ def _keys_of_many(command: CreateTopics | DropNamespace | SweepNamespace) -> tup
     return tuple(found)
 
 
-def _keys_of_steps(steps: Iterable[ChangeStep]) -> tuple[Hashable, ...]:
+def _keys_of_steps(subjects: StepSubjects) -> set[Hashable]:
     # Changes of other names of the namespace can run concurrently.
-    names, sequences = list[tuple[int, bytes]](), list[int]()
-    for step in steps:
-        names += step.locked()
-        if isinstance(step, TopicStep):
-            sequences.append(step.sequence)
-    locks = {namespace * _LOCKS + crc32(name) % _LOCKS for namespace, name in names}
-    return (*locks, *map(_lock_of_topic, sequences))
+    locks: set[Hashable] = {namespace * _LOCKS + crc32(name) % _LOCKS for namespace, name in subjects.names}
+    locks.update(map(_lock_of_topic, subjects.topics))
+    return locks
 
 
 def _lock_of_topic(sequence: int) -> int:
@@ -222,22 +220,26 @@ def _lock_of_topic(sequence: int) -> int:
 
 
 class TopicShardState:
-    """The memory of a shard besides its rows: the next topic's sequence, and the token of changes."""
+    """The memory of a shard besides its rows: the next topic's sequence, the token of changes, and marked names."""
 
     def __init__(self, shard: int) -> None:
         self._shard = shard
         self._next = dict(FIRST_SEQUENCES)
         self._token = 0
+        self._marks = MarkedNames(shard)
 
     def load(self, rows: StateRows) -> None:
         """Load it from rows."""
         self._next = {durability: next_sequence(rows, durability) for durability in FIRST_SEQUENCES}
         self._token = int.from_bytes(rows.get(FENCE_KEY) or b"", "big")
+        self._marks.clear()
 
     def decide(self, command: TopicCommand, rows: StateRows) -> _Decided:
         """The events of a command, and its response. Raises the error of a refusal."""
         if isinstance(command, StepsTogether):
-            return decide_together(command.steps, rows, self._decide_step)
+            return decide_together(command.steps, rows, self._decide_step, self._marks)
+        if not isinstance(command, CreateTopics):
+            self._marks.clear()  # it may change the rows of marked names
         if isinstance(command, Fence | Fenced):
             if command.token < self._token:
                 raise CoordinatorLoading("another node has resumed the change that this node started")

@@ -13,6 +13,7 @@ from duramen.inventory.rows import (
     block_key,
     name_end,
     name_key,
+    pending_key,
     read_block,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "is_topic",
     "name_blocks",
     "own_name_rows",
+    "row_instead",
     "value_of_name",
     "values_by_name",
     "values_of_names",
@@ -77,7 +79,11 @@ def is_topic(value: bytes | None) -> bool:
 def changed_row(rows: StateRows, namespace: int, name: bytes, value: bytes | None) -> tuple[bytes | None, int]:
     """A name's own row for a new value, None: removed; and the increase of the number of topics."""
     # If there is an own row, the block matters only for its removal.
-    own, block = _own_and_block(rows, namespace, name, both=value is None)
+    return row_instead(*_own_and_block(rows, namespace, name, both=value is None), value)
+
+
+def row_instead(own: bytes | None, block: bytes | None, value: bytes | None) -> tuple[bytes | None, int]:
+    """As of `changed_row`, for a name with this own row, and this value in a block."""
     before = own if own is not None else block
     return GONE if value is None and block is not None else value, is_topic(value) - is_topic(before)
 
@@ -124,6 +130,13 @@ class RowsReadAhead(StateRows):
         asked = [one for one, value in zip(names, own, strict=True) if value is None or one in removed]
         blocks = dict(zip(asked, in_blocks(self._rows, asked), strict=True))
         self.known_names.update(zip(names, zip(own, map(blocks.get, names), strict=True), strict=True))
+
+    def know(
+        self, place: tuple[int, bytes], own: bytes | None, block: bytes | None, pending: bytes
+    ) -> None:  # fmt: skip
+        """The rows of a name with a pending change are known without reading them."""
+        self.known_names[place] = own, block
+        self._values[pending_key(*place)] = pending
 
     def get(self, key: bytes) -> bytes | None:
         """See `StateRows`."""

@@ -166,13 +166,16 @@ def changes_left(shards: InventoryShards, most: int, but: Container[Place] = ())
     found, all_rows, each_rows = list[LeftChange](), shards.rows(), shards.each_rows()
     for shard, rows in enumerate(each_rows):
         for key, value in rows.scan(b"p", b"q"):
-            place, pending = Place(*split_name(key)), decode_pending(value)
+            place = Place(*split_name(key))
             if place in but:
                 continue
+            pending = decode_pending(value)
             if pending.kind == "arrive":
                 origin = Place(pending.namespace, pending.name)
+                if origin in but:
+                    continue
                 begun = each_rows[shards.shard_of(*origin)].get(pending_key(*origin))
-                if origin not in but and not _leads_to(begun, place):
+                if not _leads_to(begun, place):
                     row = NameRow(ARRIVED, pending.key)
                     found.append(LeftChange(place, row, pending, all_rows.is_at(pending.key, place)))
                 continue

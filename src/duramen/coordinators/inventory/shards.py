@@ -1,8 +1,7 @@
 """The shards of the inventory on this node: their commands, rows and positions."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -24,7 +23,7 @@ from duramen.inventory.directory import Directory
 from duramen.inventory.ids import TopicKey, topic_id, topic_id_bytes
 from duramen.inventory.names import shard_of
 from duramen.inventory.reading import InventoryRows
-from duramen.inventory.steps import ChangeStep, StepsTogether, subjects_of
+from duramen.inventory.steps import ChangeStep, StepsTogether, StepSubjects, subjects_of
 from duramen.queues.owners import OwnRetention
 from duramen.storage.log.log import Log
 
@@ -48,10 +47,10 @@ _TRIES: Final = 10
 
 
 class _WaitingSteps(NamedTuple):
-    """Steps that wait for a shard's present batch, and the names and topics that they concern."""
+    """Steps that wait for a shard's present batch, and their subjects."""
 
     steps: Sequence[ChangeStep]
-    subjects: AbstractSet[Hashable]
+    subjects: StepSubjects
     done: Callable[[Sequence[Any]], None]
 
 
@@ -157,13 +156,13 @@ class InventoryShards:
     def _take_steps(self, shard: int) -> None:
         """Submit the steps that arrived during the previous batch, together."""
         waiting, self._steps[shard] = self._steps[shard], []
-        taken, steps, subjects = list[_WaitingSteps](), list[ChangeStep](), set[Hashable]()
+        taken, steps, subjects = list[_WaitingSteps](), list[ChangeStep](), StepSubjects(set(), set())
         for one in waiting:
             full = bool(steps) and len(steps) + len(one.steps) > _STEPS_AT_ONCE
-            if full or not subjects.isdisjoint(one.subjects):
+            if full or subjects.share(one.subjects):
                 self._steps[shard].append(one)
             else:
-                subjects |= one.subjects
+                subjects.add(one.subjects)
                 steps += one.steps
                 taken.append(one)
         self._busy.add(shard)
@@ -178,7 +177,7 @@ class InventoryShards:
             if self._steps[shard]:
                 self._take_steps(shard)
 
-        self._submit(shard, StepsTogether(steps), answered)
+        self._submit(shard, StepsTogether(steps, subjects), answered)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Run an action after a delay."""

@@ -74,7 +74,7 @@ class ActiveShard:
         self._position = -1
         self._failed: DuramenError | None = None
         self._commands = 0  # waiting or in progress
-        self._turns: dict[Hashable, deque[_Pending]] = {}  # the first of each key is decided or in progress
+        self._turns: dict[Hashable, _Pending | deque[_Pending]] = {}  # the first of each key is decided or in progress
         self._waiting: dict[_Pending, None] = {}  # those behind others in a turn
         self._batch: list[_Pending] = []
         self._appended: deque[tuple[int, int, list[_Pending]]] = deque()  # by their first and end offsets
@@ -129,12 +129,14 @@ class ActiveShard:
         pending = _Pending(command, frozenset(self.shard.keys_of(command)), done)
         # It takes its turn for all its keys at once: two commands have the same order for every key.
         for key in pending.keys:
-            turn = self._turns.get(key)
-            if turn is None:
-                self._turns[key] = deque((pending,))
-            else:
-                pending.ahead += 1
+            turn = self._turns.setdefault(key, pending)
+            if turn is pending:
+                continue
+            pending.ahead += 1
+            if isinstance(turn, deque):
                 turn.append(pending)
+            else:
+                self._turns[key] = deque((turn, pending))
         if pending.ahead:
             self._waiting[pending] = None
         else:
@@ -297,7 +299,10 @@ class ActiveShard:
     def _answer(self, pending: _Pending, answer: ShardAnswer | DuramenError) -> None:
         for key in pending.keys:
             turn = self._turns.get(key)
-            if turn is None or turn[0] is not pending:
+            if turn is pending:
+                del self._turns[key]
+                continue
+            if not isinstance(turn, deque) or turn[0] is not pending:
                 continue  # all waiting commands were refused
             turn.popleft()
             if not turn:
