@@ -59,7 +59,8 @@ def test_a_scan_is_ordered_and_half_open(view: ViewStore) -> None:
 
 def test_ceilings_are_the_first_rows_of_scans(view: ViewStore) -> None:
     view.write([(b"%03d" % number, b"v%d" % number) for number in range(0, 300, 3)], [])
-    keys = [b"%03d" % number for number in (150, 7, 299, 0, 151, 296, 7)]
+    keys = [b"%03d" % number for number in (150, 7, 299, 0, 151, 296, 7, 152, 295)]
+    keys.append(b"")
     for end in (b"200", b"298", b"~"):
         found = [next(view.scan(key, end), None) for key in keys]
         assert view.ceilings(keys, end) == found

@@ -157,25 +157,29 @@ class RocksViewStore:
         return None
 
     def ceilings(self, keys: Sequence[bytes], end: bytes) -> list[tuple[bytes, bytes] | None]:
-        # One iterator for all of them: making it takes longer than a seek.
+        # One iterator for all of them: making it takes longer than a seek. In order, because one row is often found for
+        # many keys, which then takes one seek.
         if not keys:
             return []
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
-        rows, found = self._db.iter(options), list[tuple[bytes, bytes] | None]()
+        rows, found = self._db.iter(options), dict[bytes, tuple[bytes, bytes] | None]()
+        row: tuple[bytes, bytes] | None = None
         try:
-            for key in keys:
-                rows.seek(key)
-                if rows.valid():
-                    found.append((bytes(rows.key()), bytes(rows.value())))
-                else:
-                    rows.status()  # the next seek forgets it
-                    found.append(None)
+            for key in sorted(set(keys)):
+                if not found or (row is not None and row[0] < key):
+                    rows.seek(key)
+                    if rows.valid():
+                        row = bytes(rows.key()), bytes(rows.value())
+                    else:
+                        rows.status()  # the next seek forgets it
+                        row = None
+                found[key] = row
         except Exception as error:
             raise self._failed(error) from error
         finally:
             del rows  # a traceback would keep it, and with it the files
-        return found
+        return [found[key] for key in keys]
 
     def _cursor(self, first: bytes, options: ReadOptions) -> _Cursor:
         rows = self._db.iter(options)
