@@ -27,7 +27,7 @@ from duramen.inventory.machine import (
 from duramen.inventory.name_rows import value_of_name, values_by_name, values_of_names
 from duramen.inventory.packing import plain_sort_names
 from duramen.inventory.rows import ALIAS, ARRIVED, NameRow, name_row
-from duramen.inventory.steps import subjects_of
+from duramen.inventory.steps import MarkedNames, subjects_of
 from duramen.sim.machine.views import MemoryViewStore
 
 NAMESPACE = 7
@@ -139,6 +139,15 @@ def test_rows_of_marked_names_are_read_again_after_a_sweep() -> None:
         pass
     shard.do(StepsTogether([EndChange(NAMESPACE, b"here", *begun[0])]))  # refused by the topic's shard
     assert value_of_name(shard.rows, NAMESPACE, b"here") is None
+
+
+def test_planted_rows_of_marked_names_that_outlive_a_sweep_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(_: MarkedNames) -> None:
+        """Forget nothing."""
+
+    monkeypatch.setattr(MarkedNames, "clear", kept)
+    with pytest.raises(AssertionError):
+        test_rows_of_marked_names_are_read_again_after_a_sweep()
 
 
 def test_names_of_blocks_and_rows_of_their_own_are_found_and_listed_in_order() -> None:
