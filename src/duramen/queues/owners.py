@@ -29,6 +29,7 @@ __all__ = [
     "Said",
     "account",
     "aged_queues",
+    "any_owners",
     "has_owner",
     "have_owners",
     "is_owned_key",
@@ -135,6 +136,11 @@ def owned_queue(rows: StateRows | PendingRows, queue: bytes) -> OwnedQueue | Non
 def has_owner(rows: StateRows, queue: bytes) -> bool:
     """Whether the queue of that hash has an owner."""
     return rows.get(owned_key(queue)) is not None
+
+
+def any_owners(rows: StateRows) -> bool:
+    """Whether some queue may have an owner."""
+    return rows.get(_HAS_OWNERS) is not None
 
 
 def have_owners(rows: StateRows, queues: Iterable[bytes]) -> list[bool]:

@@ -30,7 +30,7 @@ from duramen.inventory.names import kafka_path
 from duramen.metadata.decisions import Definition, check_name
 from duramen.queues.machine import Empty, Own, QueueCommand
 from duramen.queues.names import Queue
-from duramen.queues.owners import OwnRetention, have_owners
+from duramen.queues.owners import OwnRetention, any_owners, have_owners
 
 __all__ = [
     "auto_create", "check_config", "check_definition", "drop_records", "drop_topic", "have_records", "own_records",
@@ -140,23 +140,37 @@ def have_records(streams: BrokerStreams, runtime: Runtime, lasting_ids: Sequence
 
     Records that were accepted in this turn of the event loop do not count.
     """
-    found, names = [False] * len(lasting_ids), [lasting_id.hex().encode() for lasting_id in lasting_ids]
-    spaces = queue_spaces(streams)
-    by_partition = dict[Partition, list[int]]()
-    for at, (lasting_id, name) in enumerate(zip(lasting_ids, names, strict=True)):
+    found, spaces, asked = [False] * len(lasting_ids), queue_spaces(streams), set[Partition]()
+    for stream in spaces.values():
+        asked.update(partition for partition in stream.partitions if _may_have_owners(runtime, partition))
+    if not asked:
+        return found
+    by_partition = dict[Partition, list[tuple[int, bytes]]]()
+    for at, lasting_id in enumerate(lasting_ids):
         space = spaces.get(durability_of_bytes(lasting_id))
         if space is not None:
-            by_partition.setdefault(space.partition(partition_of(name, space.shards)), []).append(at)
-    for partition, places in by_partition.items():
-        stream, index = partition.stream, partition.index
-        if runtime.applied_offset(stream.name, index) == partition.log.end_offset:
-            hashed = map(hash_of(partition.stream), (names[at] for at in places))
-            owned = have_owners(runtime.rows(stream.name, index), [*hashed])
+            name = lasting_id.hex().encode()
+            by_partition.setdefault(space.partition(partition_of(name, space.shards)), []).append((at, name))
+    for partition in asked & by_partition.keys():
+        places = by_partition[partition]
+        if _is_applied(runtime, partition):
+            hashed = map(hash_of(partition.stream), (name for _, name in places))
+            owned = have_owners(runtime.rows(partition.stream.name, partition.index), [*hashed])
         else:
             owned = [True] * len(places)  # what is not applied yet may be their first records
-        for at, one in zip(places, owned, strict=True):
+        for (at, _), one in zip(places, owned, strict=True):
             found[at] = one
     return found
+
+
+def _is_applied(runtime: Runtime, partition: Partition) -> bool:
+    return runtime.applied_offset(partition.stream.name, partition.index) == partition.log.end_offset
+
+
+def _may_have_owners(runtime: Runtime, partition: Partition) -> bool:
+    if not _is_applied(runtime, partition):
+        return True
+    return any_owners(runtime.rows(partition.stream.name, partition.index))
 
 
 def _queue(space: Stream, lasting_id: UUID) -> tuple[Queue, Partition]:
