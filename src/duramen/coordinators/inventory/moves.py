@@ -53,14 +53,15 @@ class TopicMoves:
 
     def move_all(self, moves: Sequence[TopicMove], done: Callable[[list[NamedProblem]], None]) -> None:
         """Move topics independently and concurrently; `done` gets the failed ones."""
+        names = [move.path.topic for move in moves]  # the moves themselves are not kept for the garbage collector
 
         def found(answer: _Begun | DuramenError) -> None:
-            begun = [answer] * len(moves) if isinstance(answer, DuramenError) else answer
+            begun = [answer] * len(names) if isinstance(answer, DuramenError) else answer
             problems: list[DuramenError | None] = [one if isinstance(one, DuramenError) else None for one in begun]
 
             def ended() -> None:
-                pairs = zip(moves, problems, strict=True)
-                done([NamedProblem(move.path.topic, problem) for move, problem in pairs if problem is not None])
+                pairs = zip(names, problems, strict=True)
+                done([NamedProblem(name, problem) for name, problem in pairs if problem is not None])
 
             self._move_all({at: one for at, one in enumerate(begun) if isinstance(one, BeginChange)}, problems, ended)
 

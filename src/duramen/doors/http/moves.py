@@ -1,6 +1,6 @@
 """Moves of many topics in one request."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from duramen.codec.bulk_names import Rows, rows_of_lines
+from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.moves import TopicMove
 from duramen.doors.http.bulk import failed_names, lacking_names, list_failed, rows_of_body
 from duramen.doors.http.completions import call_back
@@ -51,17 +52,24 @@ async def move_all(
         async for rows in found:
             failed = lacking_names(call, rows.problems)
             for some, numbers in _pieces(rows):
-                paths = [TopicPath(*where, move.name) for move in some]
-                moves = [
-                    TopicMove(path, path_after(path, move.to), move.to.keep_alias)
-                    for path, move in zip(paths, some, strict=True)
-                ]
-                problems: list[NamedProblem] = await call_back(partial(inventory.move_topics, account, moves))
-                info.moved += len(moves) - len(problems)
+                problems = await call_back(partial(_move_some, inventory, account, where, some))
+                info.moved += len(some) - len(problems)
                 failed += failed_names(call, [move.name for move in some], numbers, problems)
             list_failed(info, failed, all_=not isinstance(body, BodyRows))
     info.position = inventory.position
     return info
+
+
+def _move_some(
+    inventory: Inventory, account: str, where: tuple[str, str], some: Sequence[TopicMoveRequest],
+    done: Callable[[list[NamedProblem]], None],
+) -> None:  # fmt: skip
+    # The caller does not keep these objects while it waits: the garbage collector would visit them.
+    paths = [TopicPath(*where, move.name) for move in some]
+    moves = [
+        TopicMove(path, path_after(path, move.to), move.to.keep_alias) for path, move in zip(paths, some, strict=True)
+    ]
+    inventory.move_topics(account, moves, done)
 
 
 def _pieces(rows: Rows[TopicMoveRequest]) -> Iterator[_Piece]:
