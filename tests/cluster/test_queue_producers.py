@@ -5,17 +5,18 @@ CLUSTER_ROUNDS=N cuts so many times, CLUSTER_SEED=N with another seed.
 
 import os
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.clients import CONFLUENT, until
 from tests.cluster.judged import cut_and_kill, running, world
 from tests.consistency.clients import Client, Pipelined
 from tests.consistency.history import Poll
+from tests.interrupted import produce_interrupted
 from tests.leaks import close_leaked_sockets
 from tests.raw import connect, produce_bytes
 
@@ -116,31 +117,15 @@ def test_a_batch_that_is_sent_again_to_the_next_leader_is_stored_once(tmp_path: 
 
 @pytest.mark.long
 def test_a_producer_with_batches_in_flight_goes_on_while_each_node_is_killed(tmp_path: Path) -> None:
-    count = 3000
     with NodeProcesses(tmp_path, 3, SETTINGS) as nodes:
         make_topics(nodes)
-        options = {"linger.ms": 0, "batch.num.messages": 3, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        producer = Producer({"bootstrap.servers": nodes.bootstrap_servers, "enable.idempotence": True, **options})
-        failed = list[object]()
 
-        def told(error: object, _: object) -> None:
-            if error is not None:
-                failed.append(error)
+        def kill(number: int, caught_up: Callable[[], bool]) -> None:
+            nodes.kill(number)
+            until(caught_up, WAIT_S)
+            nodes.start([number])
 
-        for number in range(count):
-            for topic in TOPICS:
-                producer.produce(topic, b"%d" % number, on_delivery=told)
-            producer.poll(0)
-            if number % 1000 == 500:
-                killed = 1 + number // 1000
-                nodes.kill(killed)
-                until(lambda: producer.poll(0.1) >= 0 and len(producer) < len(TOPICS), WAIT_S)
-                nodes.start([killed])
-        assert producer.flush(2 * WAIT_S) == 0
-        assert not failed
-        for topic in TOPICS:
-            reads = CONFLUENT.consume(nodes.bootstrap_servers, topic, 1, count)
-            assert [read.value for read in reads] == [b"%d" % number for number in range(count)]
+        produce_interrupted(nodes.bootstrap_servers, TOPICS, kill)
 
 
 class LightProducer(Pipelined):

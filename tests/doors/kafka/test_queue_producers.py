@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 from tests.clients import CONFLUENT
+from tests.interrupted import produce_interrupted
 from tests.raw import connect, produce_bytes
 
 import duramen
@@ -60,25 +60,11 @@ def test_a_batch_that_is_sent_again_after_kill_nine_is_stored_once(new_node: Cal
 
 @pytest.mark.long
 def test_a_producer_goes_on_over_kill_nine_with_batches_in_flight(new_node: Callable[..., NodeProcess]) -> None:
-    count, topics = 3000, [*TOPICS, "mail.bob"]
     with new_node() as node:
         make_topics(node)
-        options = {"linger.ms": 0, "batch.num.messages": 3, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        producer = Producer({"bootstrap.servers": node.kafka, "enable.idempotence": True, **options})
-        failed = list[object]()
 
-        def told(error: object, _: object) -> None:
-            if error is not None:
-                failed.append(error)
+        def kill(_: int, __: Callable[[], bool]) -> None:
+            node.kill()
+            node.start()
 
-        for number in range(count):
-            for topic in topics:
-                producer.produce(topic, b"%d" % number, on_delivery=told)
-            producer.poll(0)
-            if number in (500, 1500, 2500):
-                node.kill()
-                node.start()
-        assert producer.flush(60) == 0
-        assert not failed
-        for topic in topics:
-            assert values_of(node, topic, count) == [b"%d" % number for number in range(count)]
+        produce_interrupted(node.kafka, [*TOPICS, "mail.bob"], kill)
