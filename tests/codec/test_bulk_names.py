@@ -36,6 +36,13 @@ def test_lines_without_a_name_have_their_number(lines: list[tuple[str, str | Non
     assert found.rows == content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
 
 
+def test_a_line_that_is_not_utf_8_is_named_with_its_byte() -> None:
+    found = names_of_lines(b'"a"\n"b\xffc"\n{"name": "d"}\n', 10)
+    assert list(found.found) == ["a", "d"]
+    (problem,) = found.problems
+    assert problem == (12, "line 12 has no name: it is not UTF-8: byte 0xff at position 2, invalid start byte")
+
+
 def test_a_column_of_names_is_found() -> None:
     schema = pa.schema([("id", pa.int64()), ("name", pa.dictionary(pa.int32(), pa.string()))])
     assert place_of_names(schema) == 1

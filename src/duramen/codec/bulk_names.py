@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from duramen.base.errors import InputInvalid
+from duramen.codec.jsonbytes import why_unreadable
 
 __all__ = [
     "NO_NAME", "ROWS_AT_ONCE", "NameRows", "RowProblem", "Rows", "cut_lines", "names_of_column", "names_of_lines",
@@ -76,7 +77,7 @@ def rows_of_lines(content: bytes, before: int, decode: Callable[[bytes], T], fau
             found.append(decode(stripped))
             numbers.append(number)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InputInvalid) as error:
-            problems.append(RowProblem(number, f"line {number} {fault}: {error}"))
+            problems.append(RowProblem(number, f"line {number} {fault}: {why_unreadable(stripped, error)}"))
     return Rows(found, numbers, problems, _count(content))
 
 

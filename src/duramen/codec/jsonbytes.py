@@ -8,7 +8,17 @@ from msgspec import Meta
 
 from duramen.base.errors import RequestInvalid
 
-__all__ = ["Base64", "JsonBytes", "Timestamp", "bytes_of", "json_of", "json_size", "request_bytes", "request_headers"]
+__all__ = [
+    "Base64",
+    "JsonBytes",
+    "Timestamp",
+    "bytes_of",
+    "json_of",
+    "json_size",
+    "request_bytes",
+    "request_headers",
+    "why_unreadable",
+]
 
 
 class Base64(TypedDict):
@@ -88,3 +98,12 @@ def request_headers(headers: list[tuple[str | Base64, JsonBytes]]) -> list[tuple
         (request_bytes("a header's name", name) or b"", request_bytes("a header's value", content))
         for name, content in headers
     ]
+
+
+def why_unreadable(content: bytes | bytearray, error: Exception) -> str:
+    """Why content cannot be read. msgspec's message for invalid UTF-8 depends on the place in the JSON."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as bad:
+        return f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
+    return str(error)

@@ -107,3 +107,15 @@ def test_each_request_is_answered_and_none_is_an_error_of_the_node(
 
     run(check, nats_node.nats)
     assert "Traceback" not in nats_node.log_path.read_text()
+
+
+@pytest.mark.parametrize("body", [b"\xff", b'{"queue": "\xff"}', b'{"entries": [{"queue": "ann", "value": "\xc3"}]}'])
+def test_a_request_that_is_not_utf_8_is_refused_as_over_http(body: bytes, nats_node: NodeProcess, api: Api) -> None:
+    api.call("POST", "/v1/spaces", {"name": SPACE, "shards": 1})
+
+    async def check(client: Client) -> None:
+        problem = json.loads((await client.request(f"$DURAMEN.Q.{SPACE}.enqueue", body, timeout=60)).data)
+        assert problem["type"] == "request-invalid"
+        assert "it is not UTF-8: byte 0x" in problem["detail"]
+
+    run(check, nats_node.nats)

@@ -17,6 +17,7 @@ from duramen.client.api.inventory.inventory import Inventory
 from duramen.client.api.inventory.name_columns import FILE_SUFFIXES, arrow_file
 from duramen.client.api.inventory.requests import CreatedNames, Names
 from duramen.codec.bulk_names import names_of_lines
+from duramen.codec.jsonbytes import why_unreadable
 
 __all__ = [
     "account_option", "changed_labels", "counted", "create_in_each", "delete_all", "filter_options", "inventory_of",
@@ -180,7 +181,7 @@ def _plain_names(file: IO[bytes], failed: dict[str, DuramenError]) -> Iterator[s
         try:
             name = line.rstrip(b"\r\n").decode()
         except UnicodeDecodeError as error:
-            failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {error}")
+            failed[f"line {number}"] = InputInvalid(f"line {number} has no name: {why_unreadable(line, error)}")
             continue
         if name:
             yield name

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from duramen.base.errors import BodyTooLarge, DuramenError, NodeBusy, NodeStopping, RequestInvalid
+from duramen.codec.jsonbytes import why_unreadable
 from duramen.codec.nats import Message, encode_hpub, encode_pub
 from duramen.doors.problems import PartlyStored, Problem, problem_of, unexpected_problem
 
@@ -28,7 +29,7 @@ def decode_request(payload: bytes | None, type_: type[_T]) -> _T:
     try:
         return msgspec.json.decode(payload or b"{}", type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestInvalid(f"the request does not fit: {error}") from None
+        raise RequestInvalid(f"the request does not fit: {why_unreadable(payload or b'', error)}") from None
 
 
 class NatsRequests(ABC):

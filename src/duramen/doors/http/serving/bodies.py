@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from duramen.base.errors import BodyTooLarge, BodyTypeUnsupported, NodeBusy, RequestInvalid, RequestTimedOut
+from duramen.codec.jsonbytes import why_unreadable
 from duramen.codec.shown_batches import BATCHES_TYPE
 from duramen.doors.http.serving.encodings import pieces_of
 from duramen.doors.http.serving.rows import NDJSON, BodyRows, RowFormats
@@ -71,7 +72,7 @@ class Bodies:
             return msgspec.json.decode(content, type=type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = _bad_line(content, lines, type_) if sent == NDJSON else ""
-            raise RequestInvalid(why or f"the body does not fit: {_why(content, error)}") from None
+            raise RequestInvalid(why or f"the body does not fit: {why_unreadable(content, error)}") from None
 
     async def _received(self, pieces: AsyncIterator[bytes], limit_bytes: int) -> bytearray:
         content = bytearray()
@@ -95,15 +96,6 @@ def _bad_line(content: bytearray, lines: str, type_: type[Any]) -> str:
             msgspec.convert({lines: [_ANY.decode(found[0])]}, type_)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             number = 1 + content.count(b"\n", 0, found.start())
-            why = _why(found[0], error).replace(f"$.{lines}[0]", "$").removesuffix(" - at `$`")
+            why = why_unreadable(found[0], error).replace(f"$.{lines}[0]", "$").removesuffix(" - at `$`")
             return f"line {number} does not fit: {why}; nothing of the body was stored"
     return ""
-
-
-def _why(content: bytes | bytearray, error: Exception) -> str:
-    """Why content cannot be read. msgspec's message for invalid UTF-8 depends on the place in the JSON."""
-    try:
-        content.decode()
-    except UnicodeDecodeError as bad:
-        return f"it is not UTF-8: byte 0x{content[bad.start]:02x} at position {bad.start}, {bad.reason}"
-    return str(error)
