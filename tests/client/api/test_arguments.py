@@ -89,22 +89,49 @@ INVENTORY: dict[str, dict[str, Any]] = {
     "policies.set": {"path": "there-is-none", "policies": {"quota.topics": 5}, "wait_effective": False, "account": ""},
     "subscribe": {"path": "t/n", "prefix": "a", "position": "", "account": ""},
 }  # fmt: skip
+ENTRY = duramen.LeasedEntry("0.0", 0, 0, None, None, (), queue="q", lease="0.1", deliveries=1)
+QUEUES: dict[str, dict[str, Any]] = {
+    "enqueue": {"queue": "q", "values": ["v"], "delay_s": 0, "ttl_s": 0, "request_id": ""},
+    "enqueue_many": {"entries": [("q", "v")], "delay_s": 0, "ttl_s": 0, "request_id": ""},
+    "retrieve": {"queue": "q", "start": "start", "limit": 1, "wait_s": 0, "delayed": False},
+    "retrieve_many": {"queues": {"q": "start"}, "limit": 1, "wait_s": 0},
+    "edit": {"queue": "q", "edits": [("0.0", "v")], "request_id": ""},
+    "delete": {"queue": "q", "positions": ["0.0"], "version": None, "request_id": ""},
+    "replace": {"queue": "other", "start": "start", "values": ["v"], "by": "", "reason": "", "request_id": ""},
+    "lease": {"queues": ["other"], "limit": 1, "lease_s": 0.001, "fifo": False},
+    "ack": {"entries": [ENTRY], "request_id": ""},
+    "nack": {"entries": [ENTRY], "delay_s": 0, "request_id": ""},
+    "extend": {"entries": [ENTRY], "lease_s": 1},
+    "queues": {"prefix": "q"},
+    "names": {"prefix": "q", "after": "", "limit": 1},
+    "stats": {"queue": "q"},
+    "purge": {"queue": "other", "request_id": ""},
+    "drop": {"queue": "other", "request_id": ""},
+}  # fmt: skip
 
 
 def _ask_inventory(name: str) -> Callable[[Face, dict[str, Any]], Any]:
     return lambda face, given: face.inventory(name, **given)
 
 
+def _ask_queues(name: str) -> Callable[[Face, dict[str, Any]], Any]:
+    return lambda face, given: face.queues("m", name, **given)
+
+
 CALLS |= {f"inventory.{name}": (_ask_inventory(name), fine) for name, fine in INVENTORY.items()}
+CALLS |= {f"queues.{name}": (_ask_queues(name), fine) for name, fine in QUEUES.items()}
+CALLS["queues"] = (lambda face, given: face.queues(given["space"], "usage"), {"space": "m"})
 EXAMPLES = 20
 PARAMETERS = [(call, parameter) for call, (_, fine) in CALLS.items() for parameter in fine]
 
 
 @pytest.fixture
 def ready(face: Face) -> Face:
-    """A client of a node that has the stream `s` with three partitions and a record in the first."""
+    """A client of a node that has the stream `s` with three partitions and a record in the first, and the space `m`."""
     face.streams("create", "s", partitions=3)
     face.produce("s", ["v"], partition=0)
+    face.make_space("m", 1)
+    face.queues("m", "enqueue", "q", ["v"])
     return face
 
 
@@ -144,6 +171,13 @@ def test_a_client_is_made_or_refused(duramen_broker: Broker, kind: str, paramete
 
 # A value that cannot be right for each parameter, and how the error names it.
 WRONG = [
+    ("queues", "space", "", "space is the name of a queue space"),
+    ("queues.edit", "edits", "0.0", "edits are given in a list"),
+    ("queues.delete", "positions", None, "positions is a list"),
+    ("queues.lease", "queues", "q", "queues are given in a list"),
+    ("queues.ack", "entries", ENTRY, "entries are given in a list: write [entry] for a single one"),
+    ("queues.nack", "entries", None, "entries is a list"),
+    ("inventory.create_topics", "names", "a", "names are given in a list"),
     ("produce", "stream", 5, "stream is str, not int 5"),
     ("produce", "records", {"a": "b"}, "records is a list"),
     ("produce", "records", 5, "records is a list"),

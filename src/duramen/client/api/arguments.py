@@ -3,8 +3,10 @@
 import math
 import operator
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Final, SupportsIndex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, SupportsIndex, TypeVar
+
+import msgspec
 
 from duramen.base.errors import RequestInvalid
 from duramen.client.http import HttpNode, server_address
@@ -18,9 +20,12 @@ __all__ = [
     "refused",
     "seconds",
     "server_of",
+    "several",
     "text",
     "whole",
 ]
+
+T = TypeVar("T")
 
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
@@ -36,6 +41,15 @@ def refused(name: str, value: object, expected: str) -> RequestInvalid:
     except ValueError:  # a number of more digits than Python writes
         shown = "…"
     return RequestInvalid(f"{name} is {expected}, not {type(value).__name__} {' '.join(shown[:_SHOWN].splitlines())}")
+
+
+def several(name: str, single: str, values: Iterable[T]) -> Iterable[T]:
+    """The values of an argument that takes many; one value alone is refused, named as `single`."""
+    if isinstance(values, str | bytes | msgspec.Struct):
+        raise RequestInvalid(f"{name} are given in a list: write [{single}] for a single one")
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        raise refused(name, values, "a list")
+    return values
 
 
 def text(name: str, value: object) -> str:

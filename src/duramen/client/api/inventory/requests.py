@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from duramen.base.errors import DuramenError, RequestInvalid
-from duramen.client.api.arguments import flag, refused, text, whole
+from duramen.base.errors import DuramenError
+from duramen.client.api.arguments import flag, refused, several, text, whole
 from duramen.client.api.http import Program, Question
 from duramen.client.api.inventory.name_columns import ArrowColumns, has_columns, names_in_columns
 from duramen.client.api.values import value_of
@@ -207,7 +207,11 @@ def create_names(
     if progress is not None and not callable(progress):
         raise refused("progress", progress, "a function")
     created, existing, failed, position = 0, 0, dict[str, DuramenError](), ""
-    listed = names_in_columns(names, failed) if has_columns(names) else _names("names", names)
+    listed = (
+        names_in_columns(names, failed)
+        if has_columns(names)
+        else several("names", "name", cast("Iterable[str]", names))
+    )
     more: dict[str, object] = {} if labels is None else {"labels": _labels(labels)}
     for some in _batched(listed, _NAMES_AT_ONCE):
         body = {"names": _checked(some), **more}
@@ -219,14 +223,6 @@ def create_names(
         if progress is not None:
             progress(len(some))
     return CreatedNames(created, existing, failed, position)
-
-
-def _names(argument: str, names: object) -> Iterable[str]:
-    if isinstance(names, str | bytes):
-        raise RequestInvalid(f"{argument} are given in a list: write [name] for a single one")
-    if not isinstance(names, Iterable):
-        raise refused(argument, names, "a list of str")
-    return names
 
 
 def _checked(names: list[str]) -> list[str]:
@@ -318,7 +314,7 @@ def update_namespace(
     """Change the names, labels or subjects of a namespace."""
     body: dict[str, object] = {"labels": None if labels is None else _labels(labels)}
     if subjects is not None:
-        body["subjects"] = [text("a subject", subject) for subject in _names("subjects", subjects)]
+        body["subjects"] = [text("a subject", subject) for subject in several("subjects", "subject", subjects)]
     if to is not None:
         namespace_path(to)
         body["tenant"], _, body["name"] = to.partition("/")
@@ -343,7 +339,7 @@ def get_topic_by_id(lasting_id: str) -> Program[TopicInfo]:
 def lookup(account: str, namespace: str, names: Iterable[str]) -> Program[list[TopicInfo | None]]:
     """The topics of names."""
     found = list[TopicInfo | None]()
-    for some in _batched(_names("names", names), _LOOKUPS_AT_ONCE):
+    for some in _batched(several("names", "name", names), _LOOKUPS_AT_ONCE):
         body = {"names": [text("name", name) for name in some]}
         answer = yield Question("POST", f"{namespace_path(namespace)}/lookup{query(account)}", body)
         found += value_of(value_of(answer, dict[str, Any]).get("topics"), list[TopicInfo | None])

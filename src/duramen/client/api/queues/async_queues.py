@@ -21,6 +21,7 @@ from duramen.client.api.queues.requests import (
     leased_for,
     list_queues,
     names_page,
+    pairs_of,
     replace,
     request,
     retrieve,
@@ -98,7 +99,7 @@ class AsyncQueues:
     async def _put(
         self, entries: Iterable[tuple[str, NewValue]], delay_s: float, ttl_s: float, request_id: str
     ) -> list[str]:
-        pairs = list(entries)
+        pairs = pairs_of(entries)
         if delay_s or ttl_s or request_id or has_times(pairs):
             return await self._run(enqueue(self.space, pairs, delay_s, ttl_s, request_id))
         new = inputs_of(pairs)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from duramen.base.errors import BatchCorrupt, DuramenError, RequestInvalid, ServerUnreachable
-from duramen.client.api.arguments import INT64_MAX, refused, seconds, text, whole
+from duramen.client.api.arguments import INT64_MAX, refused, seconds, several, text, whole
 from duramen.client.api.http import Program, Question
 from duramen.client.api.queues.many_queues import LONGEST_WAIT_MS, rotated, shares, split_queues, turns
 from duramen.client.api.queues.values import (
@@ -55,6 +55,7 @@ __all__ = [
     "leased_for",
     "list_queues",
     "names_page",
+    "pairs_of",
     "replace",
     "request",
     "retrieve",
@@ -71,7 +72,9 @@ _LONGEST_WAIT_MS: Final = int(threading.TIMEOUT_MAX) * 1000
 
 
 def _path(space: str, what: str = "") -> str:
-    return path_of("spaces", text("space", space)) + what
+    if not text("space", space):
+        raise refused("space", space, "the name of a queue space")
+    return path_of("spaces", space) + what
 
 
 def _entry_body(entry: Encodable) -> dict[str, object]:
@@ -119,11 +122,16 @@ def _check_tuple(what: str, one: object, most: int, expected: str) -> None:
         raise refused(what, one, expected)
 
 
+def pairs_of(entries: Iterable[tuple[str, NewValue]]) -> list[tuple[str, NewValue]]:
+    """The entries of many queues. Raises RequestInvalid."""
+    return list(several("entries", "(queue, value)", entries))
+
+
 def enqueue(
     space: str, entries: Iterable[tuple[str, NewValue]], delay_s: float, ttl_s: float, request_id: str
 ) -> Program[list[str]]:
     """Add entries to queues; returns their positions."""
-    pairs = list(entries)
+    pairs = pairs_of(entries)
     if delay_s or ttl_s or request_id:
         return (yield from _put_said(space, pairs, delay_s, ttl_s, request_id))
     if not pairs:
@@ -172,10 +180,10 @@ def inputs_of(entries: Iterable[tuple[str, NewValue]]) -> list[BatchInput]:
     return list(_inputs(pairs))
 
 
-def _inputs(pairs: Sequence[tuple[str, NewValue]]) -> Iterator[BatchInput]:
+def _inputs(pairs: Sequence[tuple[Any, NewValue]]) -> Iterator[BatchInput]:
     now_ms, names = _now_ms(), dict[str, bytes]()
     for (queue, _), entry in zip(pairs, encodable([_record(value) for _, value in pairs], None), strict=True):
-        name = names.get(queue)
+        name = names.get(queue) if isinstance(queue, str) else None
         if name is None:
             name = names[queue] = text("queue", queue).encode()
         headers = entry.headers if entry.key is None else ((KEY_HEADER, entry.key), *entry.headers)
@@ -312,7 +320,7 @@ def _fields(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Program[list[int]]:
     """Change the values of entries; returns their versions."""
-    bodies, given = list[dict[str, object]](), list(edits)
+    bodies, given = list[dict[str, object]](), list(several("edits", "(position, value)", edits))
     for one in given:
         _check_tuple("an edit", one, 3, "(position, value) or (position, value, version)")
     new = encodable([one[1] if isinstance(one[1], bytes | str) else NewRecord(one[1]) for one in given], None)
@@ -330,10 +338,10 @@ def edit(space: str, queue: str, edits: Iterable[Edit], request_id: str) -> Prog
 
 def delete(space: str, queue: str, positions: Iterable[str], version: int | None, request_id: str) -> Program[None]:
     """Delete entries."""
-    if isinstance(positions, str):
-        raise RequestInvalid("positions are given in a list: write [position] for a single one")
     more = {} if version is None else {"version": whole("version", version, 0, INT64_MAX)}
-    entries = [{"position": text("a position", position), **more} for position in positions]
+    entries = [
+        {"position": text("a position", position), **more} for position in several("positions", "position", positions)
+    ]
     if entries:
         body = {"queue": text("queue", queue), "entries": entries, **request(request_id)}
         yield Question("POST", _path(space, "/delete"), body)
@@ -354,11 +362,9 @@ def lease(
     space: str, queues: Iterable[str], limit: int, lease_s: float, wait_s: float, *, fifo: bool
 ) -> Program[list[LeasedEntry]]:
     """Leased entries of queues; waits while there is none."""
-    if isinstance(queues, str):
-        raise RequestInvalid("queues are given in a list: write [queue] for a single one")
     left_ms, most = _milliseconds("wait_s", wait_s), whole("limit", limit, 1, _MOST_ENTRIES)
     options = {**leased_for(lease_s), "fifo": bool(fifo)}
-    parts = rotated(split_queues(text("a queue", queue) for queue in queues))
+    parts = rotated(split_queues(text("a queue", queue) for queue in several("queues", "queue", queues)))
     if len(parts) > 1 or not left_ms:
         found = yield from _lease_shares(space, parts, most, options)
         if found:
@@ -407,7 +413,7 @@ def _leased(rows: list[dict[str, Any]]) -> list[LeasedEntry]:
 
 def settle(space: str, what: str, entries: Iterable[LeasedEntry], more: Mapping[str, object]) -> Program[None]:
     """Acknowledge, return or extend leased entries."""
-    leased = list(entries)
+    leased = list(several("entries", "entry", entries))
     for one in leased:
         if not isinstance(one, LeasedEntry):
             raise refused("an entry", one, "an entry as `lease` returned it")
