@@ -418,7 +418,6 @@ class InventoryBook(ShardBook):
 
     def inspect(self) -> None:
         """All replicas have the same, and names and ids lead to each other, as clients were told."""
-        self.check_written()
         shards = list(self._shards())
         if any(not replicas for _, replicas in shards):
             return  # it is lost with all disks that had it
@@ -463,10 +462,9 @@ class InventoryBook(ShardBook):
             if topic.id is not None and topic.id in ids and ids[topic.id] not in candidates:
                 raise BrokenPromise(f"{topic.id} is called {ids[topic.id]}, and should be one of {candidates}")
 
-    def check_written(self) -> None:
-        """Raise BrokenPromise where nothing was ever created."""
-        if not self.created:
-            raise BrokenPromise("nothing was created in the inventory")
+    @property
+    def used(self) -> bool:
+        return bool(self.created)
 
 
 def _rows(log: Log, states: RowStates) -> StateRows:

@@ -330,7 +330,8 @@ class ClusterWorld:
 
     def _has_seen_enough(self) -> bool:
         done = self.calls.answered >= OPERATIONS and self.calls.well >= OPERATIONS // 2
-        return done and self.faults.counts.total() >= FAULTS
+        used = self.shards is None or self.shards.used
+        return done and used and self.faults.counts.total() >= FAULTS
 
     def _are_done(self, clients: Iterable[ClusterClient]) -> bool:
         return self.calls.idle and all(client.finished for client in clients)
