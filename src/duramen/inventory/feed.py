@@ -15,7 +15,7 @@ from duramen.base.errors import RequestInvalid
 from duramen.inventory import events
 from duramen.inventory.directory import Directory
 from duramen.inventory.events import InventoryEvent, Policies
-from duramen.inventory.ids import TopicKey, topic_id
+from duramen.inventory.ids import LARGEST_SEQUENCE, MOST_SHARDS, TopicKey, topic_id
 from duramen.inventory.packing import unpack_names
 
 __all__ = [
@@ -82,9 +82,9 @@ def follow_token(scope: FeedScope) -> str:
 def read_follow_token(account: str, token: str, prefix: bytes) -> FeedScope:
     """The scope of a token, with the parents of that time. Raises RequestInvalid."""
     found = _FOLLOWED.fullmatch(token)
-    if found is None:
+    tenant, namespace, shard, sequence = (0, 0, 0, 0) if found is None else (int(part or 0) for part in found.groups())
+    if found is None or shard >= MOST_SHARDS or sequence > LARGEST_SEQUENCE:
         raise RequestInvalid(f"{token[:80]!r} is not what `follow` was in a response")
-    tenant, namespace, shard, sequence = (int(part or 0) for part in found.groups())
     topic = None if found[3] is None else TopicKey(shard, sequence)
     return FeedScope(account, tenant, namespace, prefix, topic)
 
