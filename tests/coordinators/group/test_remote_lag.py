@@ -188,7 +188,7 @@ def test_a_start_that_has_moved_counts() -> None:
 
 
 def test_leaders_read_their_disks_for_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag_elsewhere, "_MOST_LOOKS", 1)
+    monkeypatch.setattr(lag_elsewhere, "_MOST_LOOKUPS", 1)
     monkeypatch.setattr(lag_elsewhere, "_AT_ONCE", 1)
     lagging = Lagging()
     for _ in range(3):

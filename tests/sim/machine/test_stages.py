@@ -65,7 +65,7 @@ def test_a_write_of_one_byte_cannot_be_torn() -> None:
 
 def test_jobs_belong_to_stages_by_what_they_run() -> None:
     assert stage_of("duramen.storage.wal.wal.Wal._sync_job") == "sync"
-    assert stage_of("duramen.storage.maintenance.scrubber._Look.step") == "scrub"
+    assert stage_of("duramen.storage.maintenance.scrubber._SegmentScrub.step") == "scrub"
     assert stage_of("duramen.storage.segment.blocks._read") == "read"
 
 

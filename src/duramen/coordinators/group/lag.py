@@ -28,8 +28,8 @@ from duramen.storage.store import Store
 __all__ = ["Lags", "lag_of"]
 
 _AT_ONCE: Final = 100  # offsets per step of a measurement: about a millisecond
-_LOOKS_AT_ONCE: Final = 10  # of these, lookups that may walk the headers of an index entry's batches
-_MOST_LOOKS: Final = 200  # per measurement
+_LOOKUPS_AT_ONCE: Final = 10  # of these, lookups that may walk the headers of an index entry's batches
+_MOST_LOOKUPS: Final = 200  # per measurement
 
 
 def lag_of(log: Log, committed_offset: int) -> Lag:
@@ -72,7 +72,7 @@ class Lags:
         places: list[RemotePartition] = []
         elsewhere: list[tuple[OffsetKey, int]] = []
         behind: set[OffsetKey] = set()
-        left_out = looks = 0
+        left_out = lookups = 0
         for at, (key, committed) in enumerate(self._committed(), 1):
             if at % _AT_ONCE == 0:
                 yield
@@ -98,9 +98,9 @@ class Lags:
             lag = lag_of(log, committed.offset)
             if lag.records:
                 behind.add(key)
-                if looks < _MOST_LOOKS and self._look(key, log, lag):
-                    looks += 1
-                    if looks % _LOOKS_AT_ONCE == 0:
+                if lookups < _MOST_LOOKUPS and self._look_up(key, log, lag):
+                    lookups += 1
+                    if lookups % _LOOKUPS_AT_ONCE == 0:
                         yield
             rows.append(LagRow(key, lag.records, self._seconds(key, log, lag)))
         self._rows, self._places, self._light, self.left_out = rows, places, elsewhere, left_out
@@ -116,7 +116,7 @@ class Lags:
             if not deposed:  # a deposed coordinator reports nothing: the new one does
                 yield key, committed
 
-    def _look(self, key: OffsetKey, log: Log, lag: Lag) -> bool:
+    def _look_up(self, key: OffsetKey, log: Log, lag: Lag) -> bool:
         """Look up the time of the first unread record unless it is known; returns whether a lookup was needed."""
         unknown = self._times.get(key, (-1, None))[0] != lag.next_offset
         if unknown:
@@ -146,10 +146,10 @@ class Lags:
             ]
             done(None)
 
-        def asked(_: None) -> None:
+        def partitions_asked(_: None) -> None:
             self._topics.find_behind([(key.topic, offset) for key, offset in wanted], found)
 
-        self._elsewhere.ask(self._places, asked)
+        self._elsewhere.ask(self._places, partitions_asked)
 
     def _found(self, key: OffsetKey, offset: int, timestamp_ms: int | None) -> None:
         self._times[key] = (offset, timestamp_ms)

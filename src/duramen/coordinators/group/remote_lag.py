@@ -18,7 +18,7 @@ from duramen.groups.records import OffsetKey
 __all__ = ["RemoteLags", "RemotePartition"]
 
 _KEPT_MS: Final = 60_000
-_MOST_LOOKS: Final = 200  # lookups of timestamps for which leaders may read their disks, per request
+_MOST_LOOKUPS: Final = 200  # lookups of timestamps for which leaders may read their disks, per request
 _AT_ONCE: Final = 200  # partitions per step: a millisecond
 
 
@@ -69,32 +69,32 @@ class RemoteLags:
         """
         self._ask(_Round(places, done), 0, 0)
 
-    def _ask(self, round_: "_Round", begin: int, looks: int) -> None:
+    def _ask(self, round_: "_Round", begin: int, lookups: int) -> None:
         """Ask for the partitions from `begin` on, in steps."""
         places = round_.places[begin : begin + _AT_ONCE]
         wanted: list[ListOffsetsPartition] = []
         for place in places:
-            request = self._request(place, look=looks < _MOST_LOOKS)
-            looks += request.offset >= 0 and not request.roughly
+            request = self._request(place, exact_time=lookups < _MOST_LOOKUPS)
+            lookups += request.offset >= 0 and not request.roughly
             wanted.append(request)
         round_.open += 1
         self._bounds.find(wanted, partial(self._told, round_, places, wanted))
         if begin + _AT_ONCE < len(round_.places):
-            self._soon(partial(self._ask, round_, begin + _AT_ONCE, looks))
+            self._soon(partial(self._ask, round_, begin + _AT_ONCE, lookups))
         else:
             self._over(round_)
 
-    def _request(self, place: RemotePartition, *, look: bool) -> ListOffsetsPartition:
+    def _request(self, place: RemotePartition, *, exact_time: bool) -> ListOffsetsPartition:
         """The request for a partition. It asks for an exact time if that is unknown and the group has a lag."""
         known = self._known.get(place.key)
         stream_id, partition = place.stream_id.bytes, place.key.partition
         if known is None:
-            return ListOffsetsPartition(stream_id, partition, offset=place.committed_offset, roughly=not look)
+            return ListOffsetsPartition(stream_id, partition, offset=place.committed_offset, roughly=not exact_time)
         lag = lag_between(known.bounds.start_offset, known.bounds.end_offset, place.committed_offset)
         if known.exact and known.offset == lag.next_offset:
             return ListOffsetsPartition(stream_id, partition)
         return ListOffsetsPartition(
-            stream_id, partition, offset=place.committed_offset, roughly=not (look and lag.records)
+            stream_id, partition, offset=place.committed_offset, roughly=not (exact_time and lag.records)
         )
 
     def _told(

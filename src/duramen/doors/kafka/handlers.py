@@ -37,31 +37,31 @@ _WRITE_TOPICS: Final = Access(_WRITE, ResourceType.TOPIC)
 
 def _of(array: str, field: str = "name") -> Callable[[ApiNeeds], Sequence[str]]:
     """Finds names in an array of the request."""
-    return lambda asked: [one[field] for one in asked.request[array] or ()]
+    return lambda needs: [one[field] for one in needs.request[array] or ()]
 
 
 def _list(field: str) -> Callable[[ApiNeeds], Sequence[str]]:
     """Finds names in a list of the request."""
 
-    def names(asked: ApiNeeds) -> Sequence[str]:
-        found: Sequence[str] = asked.request[field] or ()
+    def names(needs: ApiNeeds) -> Sequence[str]:
+        found: Sequence[str] = needs.request[field] or ()
         return found
 
     return names
 
 
 def _one(field: str) -> Callable[[ApiNeeds], Sequence[str]]:
-    return lambda asked: (asked.request[field],)
+    return lambda needs: (needs.request[field],)
 
 
-def _timeout_ms(asked: ApiNeeds) -> int:
+def _timeout_ms(needs: ApiNeeds) -> int:
     """While the request waits; its version may not have a timeout."""
-    timeout_ms: int = asked.request["timeout_ms"] or LONGEST_RESOLUTION_MS
+    timeout_ms: int = needs.request["timeout_ms"] or LONGEST_RESOLUTION_MS
     return min(timeout_ms, LONGEST_RESOLUTION_MS)
 
 
-def _produce_timeout_ms(asked: ApiNeeds) -> int:
-    timeout_ms: int = asked.request.timeout_ms
+def _produce_timeout_ms(needs: ApiNeeds) -> int:
+    timeout_ms: int = needs.request.timeout_ms
     return min(timeout_ms, LONGEST_RESOLUTION_MS)
 
 

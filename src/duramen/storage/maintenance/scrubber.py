@@ -52,7 +52,7 @@ class _Quiet:
         return data
 
 
-class _Look:
+class _SegmentScrub:
     """One segment being checked. `step` is a job; `read_bytes` is the size of its last read."""
 
     def __init__(self, files: FileSystem, log: Log, segment: Segment, expected: ExpectedSegment) -> None:
@@ -175,7 +175,7 @@ class Scrubber:
         if segment.index is not None and segment.index.first:
             self._open_index(log, segment)
         else:
-            self._look(log, segment)
+            self._begin_segment(log, segment)
 
     def _next(self) -> tuple[Log, Segment] | None:
         while self._round:
@@ -204,7 +204,7 @@ class Scrubber:
 
     def _read_index(self, log: Log, segment: Segment, file: File) -> None:
         if segment.index is None or not segment.index.first:
-            self._look(log, segment)  # a reader was faster
+            self._begin_segment(log, segment)  # a reader was faster
             return
         blocked = open_index(segment, file)
 
@@ -213,13 +213,13 @@ class Scrubber:
                 self._failed(log, segment, result)
             else:
                 blocked.apply(result)
-                self._look(log, segment)
+                self._begin_segment(log, segment)
 
         self._worker.submit("read", blocked.job, done)
 
-    # -- looking ------------------------------------------------------------------------------------
+    # -- one segment --------------------------------------------------------------------------------
 
-    def _look(self, log: Log, segment: Segment) -> None:
+    def _begin_segment(self, log: Log, segment: Segment) -> None:
         index, size, end_offset = segment.index, segment.size, segment.end_offset
         whole = segment.closed and segment.synced == size
         if not whole:
@@ -232,41 +232,41 @@ class Scrubber:
             return
         epoch_at = log.takeovers.epoch_at
         expected = ExpectedSegment(size, segment.base_offset, end_offset, ANY_OFFSET, epoch_at=epoch_at, whole=whole)
-        self._step(_Look(self._files, log, segment, expected))
+        self._step(_SegmentScrub(self._files, log, segment, expected))
 
-    def _step(self, look: _Look) -> None:
+    def _step(self, scrub: _SegmentScrub) -> None:
         if not self._running:
             return
-        if holds(look.log, look.segment) and look.segment.replaced == look.replaced:
-            self._worker.submit("read", look.step, partial(self._stepped, look))
+        if holds(scrub.log, scrub.segment) and scrub.segment.replaced == scrub.replaced:
+            self._worker.submit("read", scrub.step, partial(self._stepped, scrub))
         else:
             self._go_on()
 
-    def _stepped(self, look: _Look, result: bool | BaseException) -> None:
+    def _stepped(self, scrub: _SegmentScrub, result: bool | BaseException) -> None:
         if isinstance(result, BaseException):
-            self._failed(look.log, look.segment, result)
+            self._failed(scrub.log, scrub.segment, result)
             return
-        self._bytes_total.value += look.read_bytes
-        pause_ms = look.read_bytes * 1000 // self._bytes_per_second + 1
+        self._bytes_total.value += scrub.read_bytes
+        pause_ms = scrub.read_bytes * 1000 // self._bytes_per_second + 1
         if result:
-            self._later(pause_ms, partial(self._step, look))
+            self._later(pause_ms, partial(self._step, scrub))
             return
-        if look.check is not None and holds(look.log, look.segment) and look.segment.replaced == look.replaced:
-            self._found(look, look.check)
+        if scrub.check is not None and holds(scrub.log, scrub.segment) and scrub.segment.replaced == scrub.replaced:
+            self._found(scrub, scrub.check)
         self._later(pause_ms, self._go_on)
 
-    def _found(self, look: _Look, check: SegmentCheck) -> None:
-        segment = look.segment
+    def _found(self, scrub: _SegmentScrub, check: SegmentCheck) -> None:
+        segment = scrub.segment
         segment.on_damage = self._quarantine.found
         segment.add_damage(damage for damage in check.damage if damage.cause is not DamageCause.UNREADABLE)
         for damage in check.damage:
             if damage.cause is DamageCause.UNREADABLE:
                 # The next read may get the bytes: its caller gets the error.
                 self._quarantine.report(segment.name_damage(damage))
-        if look.rebuilt and not check.damage and look.expected.whole:
+        if scrub.rebuilt and not check.damage and scrub.expected.whole:
             path = segment.path
             self._quarantine.report(f"{path}.index is damaged or missing: it is rebuilt")
-            header = IndexHeader(look.log.id, segment.base_offset, look.log.key.stream_id, look.log.key.partition)
+            header = IndexHeader(scrub.log.id, segment.base_offset, scrub.log.key.stream_id, scrub.log.key.partition)
             job = partial(_write_index, self._files, path, header, check.index)
             self._worker.submit("disk", job, partial(self._index_written, path))
 

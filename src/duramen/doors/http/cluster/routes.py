@@ -61,7 +61,7 @@ __all__ = ["ROUTES", "addresses_of"]
 T = TypeVar("T")
 
 _NODE_ID: Final = re.compile("[0-9]{1,10}")
-_LOOK_MS: Final = 2_000  # how long an operator waits for a leader before this node responds with its own knowledge
+_VIEW_MS: Final = 2_000  # how long an operator waits for a leader before this node responds with its own knowledge
 _LARGEST_PLAN_BYTES: Final = 4 * MIB
 
 
@@ -95,21 +95,21 @@ def _node_id(call: Call) -> int:
 # -- health -------------------------------------------------------------------------------------------
 
 
-async def _look(cluster_admin: ClusterAdmin) -> QuorumView:
-    return await _answer(lambda done: cluster_admin.look(done, within_ms=_LOOK_MS))
+async def _view(cluster_admin: ClusterAdmin) -> QuorumView:
+    return await _answer(lambda done: cluster_admin.look(done, within_ms=_VIEW_MS))
 
 
 async def _show(call: Call) -> ClusterInfo:
     broker, cluster_admin = call.broker, call.broker.membership.cluster_admin
-    look = await _look(cluster_admin)
+    view = await _view(cluster_admin)
     found = faults(cluster_admin.state)
     return ClusterInfo(
         call.node.cluster_id,
         broker.node_id,
         not cluster_admin.state.cluster_id,
         cluster_admin.state.feature_level,
-        _quorum(look),
-        _nodes(cluster_admin, look),
+        _quorum(view),
+        _nodes(cluster_admin, view),
         PartitionsInfo(
             found.partitions,
             _places(cluster_admin, found.leaderless),
@@ -129,15 +129,15 @@ def _known(value: int) -> int | None:
     return None if value == UNKNOWN else value
 
 
-def _quorum(look: QuorumView) -> QuorumInfo:
-    seen = look.observed
+def _quorum(view: QuorumView) -> QuorumInfo:
+    seen = view.observed
     ends = {row.replica.node_id: row.log_end_offset for row in seen.voters}
     end_offset = ends.get(seen.leader_id, UNKNOWN)
     return QuorumInfo(
         _known(seen.leader_id),
         seen.leader_epoch,
         seen.high_watermark,
-        look.from_leader,
+        view.from_leader,
         [_replica(row, end_offset) for row in seen.voters],
         [_replica(row, end_offset) for row in seen.observers],
     )
@@ -156,8 +156,8 @@ def _replica(row: ReplicaProgress, end_offset: int) -> QuorumReplica:
     )
 
 
-def _nodes(cluster_admin: ClusterAdmin, look: QuorumView) -> list[ClusterNode]:
-    voters = {row.replica.node_id for row in look.observed.voters}
+def _nodes(cluster_admin: ClusterAdmin, view: QuorumView) -> list[ClusterNode]:
+    voters = {row.replica.node_id for row in view.observed.voters}
     return [
         ClusterNode(
             load.node.id,
@@ -170,7 +170,7 @@ def _nodes(cluster_admin: ClusterAdmin, look: QuorumView) -> list[ClusterNode]:
             load.leaders,
             load.replicas,
             load.read_replicas,
-            look.observed.applied.get(load.node.id),
+            view.observed.applied.get(load.node.id),
         )
         for load in nodes(cluster_admin.state)
     ]  # fmt: skip
@@ -178,11 +178,11 @@ def _nodes(cluster_admin: ClusterAdmin, look: QuorumView) -> list[ClusterNode]:
 
 async def _list_nodes(call: Call) -> ClusterNodes:
     cluster_admin = call.broker.membership.cluster_admin
-    return ClusterNodes(_nodes(cluster_admin, await _look(cluster_admin)))
+    return ClusterNodes(_nodes(cluster_admin, await _view(cluster_admin)))
 
 
 async def _show_quorum(call: Call) -> QuorumInfo:
-    return _quorum(await _look(call.broker.membership.cluster_admin))
+    return _quorum(await _view(call.broker.membership.cluster_admin))
 
 
 # -- nodes and voters ---------------------------------------------------------------------------------

@@ -48,38 +48,38 @@ _OPERATIONS: Final[Sequence[Operation]] = ("set", "delete", "append", "subtract"
 Changes = Callable[[Message], list[ResourceChange]]
 
 
-def _resource(asked: Message) -> Resource:
-    found = _RESOURCES.get(asked["resource_type"])
+def _resource(resource: Message) -> Resource:
+    found = _RESOURCES.get(resource["resource_type"])
     if found is None:
-        raise RequestInvalid(f"there are no configs of the resource type {asked['resource_type']}")
+        raise RequestInvalid(f"there are no configs of the resource type {resource['resource_type']}")
     return found
 
 
-def _names(asked: ApiNeeds, kind: int) -> list[str]:
-    return [one["resource_name"] for one in asked.request["resources"] if one["resource_type"] == kind]
+def _names(needs: ApiNeeds, kind: int) -> list[str]:
+    return [one["resource_name"] for one in needs.request["resources"] if one["resource_type"] == kind]
 
 
-def topic_names(asked: ApiNeeds) -> Sequence[str]:
+def topic_names(needs: ApiNeeds) -> Sequence[str]:
     """The topics whose configs are meant."""
-    return _names(asked, _TOPIC)
+    return _names(needs, _TOPIC)
 
 
-def group_names(asked: ApiNeeds) -> Sequence[str]:
+def group_names(needs: ApiNeeds) -> Sequence[str]:
     """The groups whose configs are meant."""
-    return _names(asked, _GROUP)
+    return _names(needs, _GROUP)
 
 
-def cluster_names(asked: ApiNeeds) -> Sequence[str]:
+def cluster_names(needs: ApiNeeds) -> Sequence[str]:
     """The cluster, where configs of nodes are meant."""
-    others = any(one["resource_type"] not in (_TOPIC, _GROUP) for one in asked.request["resources"])
+    others = any(one["resource_type"] not in (_TOPIC, _GROUP) for one in needs.request["resources"])
     return (CLUSTER_NAME,) if others else ()
 
 
-def _check_access(exchange: Exchange, operation: AccessOperation, asked: Message) -> None:
+def _check_access(exchange: Exchange, operation: AccessOperation, resource: Message) -> None:
     """Raise the refusal of an operation on a resource other than a topic; topics are refused with their names."""
-    if asked["resource_type"] == _GROUP:
-        exchange.admitted.check(Access(operation, ResourceType.GROUP), asked["resource_name"])
-    elif asked["resource_type"] != _TOPIC:
+    if resource["resource_type"] == _GROUP:
+        exchange.admitted.check(Access(operation, ResourceType.GROUP), resource["resource_name"])
+    elif resource["resource_type"] != _TOPIC:
         exchange.admitted.check(Access(operation, ResourceType.CLUSTER), CLUSTER_NAME)
 
 
@@ -91,18 +91,18 @@ def handle_describe_configs(context: Context, exchange: Exchange) -> None:
     request = exchange.message()
     results: list[Message] = []
     room = context.response_budget()
-    for asked in request["resources"]:
+    for resource in request["resources"]:
         answer: dict[str, Any] = {
-            "resource_type": asked["resource_type"],
-            "resource_name": asked["resource_name"],
+            "resource_type": resource["resource_type"],
+            "resource_name": resource["resource_name"],
             "configs": (),
         }
         try:
             room.check()
-            _check_access(exchange, AccessOperation.DESCRIBE_CONFIGS, asked)
-            found = _resource(asked).describe(context, exchange.admitted.topics, asked["resource_name"])
+            _check_access(exchange, AccessOperation.DESCRIBE_CONFIGS, resource)
+            found = _resource(resource).describe(context, exchange.admitted.topics, resource["resource_name"])
             # As in Apache Kafka, no key at all stands for every one.
-            keys = asked["configuration_keys"]
+            keys = resource["configuration_keys"]
             shown = [_shown(config, request) for config in found if not keys or config.name in keys]
             room.take(shown)
             answer["configs"] = shown
@@ -133,34 +133,34 @@ def _shown(config: DescribedConfig, request: Message) -> Message:
 
 def handle_alter_configs(context: Context, exchange: Exchange) -> None:
     """Give resources other configs: those that are not named go back to their defaults."""
-    _alter(context, exchange, lambda asked: [_set(entry) for entry in asked["configs"]], whole=True)
+    _alter(context, exchange, lambda resource: [_set(entry) for entry in resource["configs"]], whole=True)
 
 
 def handle_incremental_alter_configs(context: Context, exchange: Exchange) -> None:
     """Change configs of resources, and leave the others alone (KIP-339)."""
-    _alter(context, exchange, lambda asked: [_change(entry) for entry in asked["configs"]], whole=False)
+    _alter(context, exchange, lambda resource: [_change(entry) for entry in resource["configs"]], whole=False)
 
 
 def _alter(context: Context, exchange: Exchange, changes_of: Changes, *, whole: bool) -> None:
     request = exchange.message()
     resources = request["resources"]
-    named = Counter((asked["resource_type"], asked["resource_name"]) for asked in resources)
+    named = Counter((resource["resource_type"], resource["resource_name"]) for resource in resources)
     put = gather(len(resources), lambda answers: exchange.reply({"responses": answers}))
 
     def finish(at: int, error: DuramenError | None) -> None:
         answer = {"resource_type": resources[at]["resource_type"], "resource_name": resources[at]["resource_name"]}
         put(at, answer | {"error_code": error_code(error), "error_message": None if error is None else str(error)})
 
-    for at, asked in enumerate(resources):
-        kind, name = asked["resource_type"], asked["resource_name"]
+    for at, resource in enumerate(resources):
+        kind, name = resource["resource_type"], resource["resource_name"]
         done = partial(finish, at)
         try:
             if named[kind, name] > 1:
                 raise RequestInvalid(f"{name} is named more than once")
-            changes = _distinct(changes_of(asked))
+            changes = _distinct(changes_of(resource))
             alteration = Alteration(name, changes, whole, request["validate_only"])
-            _check_access(exchange, AccessOperation.ALTER_CONFIGS, asked)
-            _resource(asked).alter(context.broker, exchange.admitted.topics, alteration, done)
+            _check_access(exchange, AccessOperation.ALTER_CONFIGS, resource)
+            _resource(resource).alter(context.broker, exchange.admitted.topics, alteration, done)
         except DuramenError as error:
             done(error)
 

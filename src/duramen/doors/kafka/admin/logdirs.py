@@ -22,14 +22,14 @@ _UNKNOWN = -1
 _ALTER_CLUSTER = Access(Operation.ALTER, ResourceType.CLUSTER)
 
 
-def named(asked: ApiNeeds) -> Iterable[str]:
+def named(needs: ApiNeeds) -> Iterable[str]:
     """The topics in the request."""
-    return [topic["topic"] for topic in asked.request["topics"] or ()]
+    return [topic["topic"] for topic in needs.request["topics"] or ()]
 
 
-def moved(asked: ApiNeeds) -> Iterable[str]:
+def moved(needs: ApiNeeds) -> Iterable[str]:
     """The topics whose replicas are to be moved."""
-    return [topic["name"] for wanted in asked.request["dirs"] for topic in wanted["topics"]]
+    return [topic["name"] for wanted in needs.request["dirs"] for topic in wanted["topics"]]
 
 
 def handle_describe_log_dirs(context: Context, exchange: Exchange) -> None:

@@ -121,7 +121,7 @@ def _shown(context: Context, *, fenced: bool) -> list[Message]:
     ]
 
 
-class _Asked:
+class _Reply:
     """A Metadata request: its response is gathered, and sent once it is complete."""
 
     def __init__(self, context: Context, exchange: Exchange, request: Message, count: int) -> None:
@@ -176,15 +176,15 @@ class _Asked:
         self._exchange.reply_body(schema.encode(version, {**answer, "topics": encoded}))
 
 
-def _names_none(asked: ApiNeeds) -> bool:
+def _names_none(needs: ApiNeeds) -> bool:
     """Whether the request is about all topics."""
-    wanted = asked.request["topics"]
-    return wanted is None or (asked.exchange.version == 0 and not wanted)
+    wanted = needs.request["topics"]
+    return wanted is None or (needs.exchange.version == 0 and not wanted)
 
 
-def names(asked: ApiNeeds) -> Sequence[TopicKey]:
+def names(needs: ApiNeeds) -> Sequence[TopicKey]:
     """The topics in the request, by name or by id."""
-    wanted = () if _names_none(asked) else asked.request["topics"]
+    wanted = () if _names_none(needs) else needs.request["topics"]
     return wanted if type(wanted) is TopicsByName else [_key(topic["name"], topic["topic_id"]) for topic in wanted]
 
 
@@ -192,16 +192,16 @@ def _key(name: str | None, topic_id: UUID) -> TopicKey:
     return topic_id if name is None or topic_id != _NULL_ID else name
 
 
-def listed(asked: ApiNeeds) -> Iterable[str]:
+def listed(needs: ApiNeeds) -> Iterable[str]:
     """All topics, where the request is about all."""
-    if not _names_none(asked):
+    if not _names_none(needs):
         return ()
-    return [*(topic.name for topic in _every(asked.context)), *listed_light(asked)]
+    return [*(topic.name for topic in _every(needs.context)), *listed_light(needs)]
 
 
-def listed_light(asked: ApiNeeds) -> Iterable[str]:
+def listed_light(needs: ApiNeeds) -> Iterable[str]:
     """Topics of the inventory among all, where the request is about all."""
-    return asked.context.service.light_names.listed() if _names_none(asked) else ()
+    return needs.context.service.light_names.listed() if _names_none(needs) else ()
 
 
 def _every(context: Context) -> Iterable[Stream]:
@@ -218,9 +218,9 @@ def decode_metadata(_: Context, exchange: Exchange) -> None:
         exchange.decoded(len(exchange.request["topics"]))
 
 
-def absent_names(asked: ApiNeeds) -> Iterable[str]:
+def absent_names(needs: ApiNeeds) -> Iterable[str]:
     """The topics that may have to be created."""
-    return [name for name in names(asked) if isinstance(name, str)]
+    return [name for name in names(needs) if isinstance(name, str)]
 
 
 def handle_metadata(context: Context, exchange: Exchange) -> None:
@@ -235,9 +235,9 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
             for name in context.service.light_names.listed()
             if (light := admitted.topics.light(name)) is not None and admitted.refusal(_DESCRIBE, name) is None
         ]
-        asked = _Asked(context, exchange, request, len(found))
+        reply = _Reply(context, exchange, request, len(found))
         for at, answer in enumerate(found):
-            asked.put(at, answer)
+            reply.put(at, answer)
         return
     keys = _wanted(wanted)
     if exchange.version < _BY_ID and any(name is None or topic_id is not _NULL_ID for name, topic_id in keys):
@@ -248,13 +248,13 @@ def handle_metadata(context: Context, exchange: Exchange) -> None:
     places = admitted.topics.places([name for name, topic_id in keys if name is not None and topic_id is _NULL_ID])
     others = [_key(*one) for one in keys if one[0] not in places or one[1] is not _NULL_ID]
     topics = admitted.topics.looked_up(others)
-    asked = _Asked(context, exchange, request, len(keys))
+    reply = _Reply(context, exchange, request, len(keys))
     for at, (name, topic_id) in enumerate(keys):
         place = None if name is None else places.get(name)
         if place is not None and topic_id is _NULL_ID:
-            asked.put_light(at, place)
+            reply.put_light(at, place)
             continue
-        put = partial(asked.put, at)
+        put = partial(reply.put, at)
         if name is None or topic_id is not _NULL_ID:
             stream = topics.find(topic_id)
             light = None if stream is not None else topics.light(topic_id)

@@ -21,14 +21,14 @@ __all__ = ["handle_describe_topic_partitions", "listed", "names"]
 _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.TOPIC)
 
 
-def names(asked: ApiNeeds) -> Sequence[str]:
+def names(needs: ApiNeeds) -> Sequence[str]:
     """The topics in the request."""
-    return [topic["name"] for topic in asked.request["topics"]]
+    return [topic["name"] for topic in needs.request["topics"]]
 
 
-def listed(asked: ApiNeeds) -> Sequence[str]:
+def listed(needs: ApiNeeds) -> Sequence[str]:
     """All topics, where none is named."""
-    return () if asked.request["topics"] else [topic.name for topic in _from(asked.context, "")]
+    return () if needs.request["topics"] else [topic.name for topic in _from(needs.context, "")]
 
 
 def _from(context: Context, first: str) -> Iterator[Stream]:

@@ -46,9 +46,9 @@ def _distinct(topics: Sequence[Message]) -> tuple[list[Message], set[str]]:
 # -- create -------------------------------------------------------------------------------------------
 
 
-def created(asked: ApiNeeds) -> Sequence[str]:
+def created(needs: ApiNeeds) -> Sequence[str]:
     """The topics that are to be created."""
-    return [topic["name"] for topic in asked.request["topics"]]
+    return [topic["name"] for topic in needs.request["topics"]]
 
 
 def handle_create_topics(context: Context, exchange: Exchange) -> None:
@@ -139,10 +139,10 @@ def _config(config: DescribedConfig) -> Message:
 # -- delete -------------------------------------------------------------------------------------------
 
 
-def deleted(asked: ApiNeeds) -> Sequence[TopicKey]:
+def deleted(needs: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that are to be deleted, by name or by id."""
-    named: list[TopicKey] = [_key(topic["name"], topic["topic_id"]) for topic in asked.request["topics"]]
-    return [*named, *asked.request["topic_names"]]
+    named: list[TopicKey] = [_key(topic["name"], topic["topic_id"]) for topic in needs.request["topics"]]
+    return [*named, *needs.request["topic_names"]]
 
 
 def handle_delete_topics(context: Context, exchange: Exchange) -> None:

@@ -20,9 +20,9 @@ _DESCRIBE: Final = Access(Operation.DESCRIBE, ResourceType.GROUP)
 _DELETE: Final = Access(Operation.DELETE, ResourceType.GROUP)
 
 
-def listed(asked: ApiNeeds) -> Iterable[str]:
+def listed(needs: ApiNeeds) -> Iterable[str]:
     """The groups that there are."""
-    return [group.group_id for group in asked.context.broker.groups.listing()]
+    return [group.group_id for group in needs.context.broker.groups.listing()]
 
 
 def handle_list_groups(context: Context, exchange: Exchange) -> None:

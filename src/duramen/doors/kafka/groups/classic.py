@@ -58,14 +58,14 @@ def _keys(exchange: Exchange) -> Sequence[str]:
     return keys
 
 
-def found_groups(asked: ApiNeeds) -> Sequence[str]:
+def found_groups(needs: ApiNeeds) -> Sequence[str]:
     """The groups in the request."""
-    return _keys(asked.exchange) if asked.request["key_type"] == _GROUP_KEY else ()
+    return _keys(needs.exchange) if needs.request["key_type"] == _GROUP_KEY else ()
 
 
-def found_transactional_ids(asked: ApiNeeds) -> Sequence[str]:
+def found_transactional_ids(needs: ApiNeeds) -> Sequence[str]:
     """The transactional ids in the request."""
-    return _keys(asked.exchange) if asked.request["key_type"] == _TRANSACTION_KEY else ()
+    return _keys(needs.exchange) if needs.request["key_type"] == _TRANSACTION_KEY else ()
 
 
 def handle_find_coordinator(context: Context, exchange: Exchange) -> None:

@@ -19,10 +19,10 @@ from duramen.service.resolve import ResolvedTopics
 __all__ = ["Named", "stored_as", "unresolved", "used_before"]
 
 
-def used_before(asked: ApiNeeds) -> Iterator[LastingId]:
+def used_before(needs: ApiNeeds) -> Iterator[LastingId]:
     """The topics that had the names of a request when a group used them last."""
-    topics = asked.context.broker.groups.topics
-    for topic in asked.request["topics"]:
+    topics = needs.context.broker.groups.topics
+    for topic in needs.request["topics"]:
         before = LastingId.of_stored(topics.used(topic["name"]) or "")
         if before is not None:
             yield before

@@ -52,22 +52,22 @@ def handle_offset_commit(context: Context, exchange: Exchange) -> None:
     broker.internal_streams.ensure_offsets(ready)
 
 
-def _fetched(asked: ApiNeeds) -> Sequence[Message]:
+def _fetched(needs: ApiNeeds) -> Sequence[Message]:
     """The requested offsets, group by group."""
-    several: Sequence[Message] = asked.request["groups"]
-    return several if asked.exchange.version >= _SEVERAL_GROUPS else (asked.request,)
+    several: Sequence[Message] = needs.request["groups"]
+    return several if needs.exchange.version >= _SEVERAL_GROUPS else (needs.request,)
 
 
-def fetched_groups(asked: ApiNeeds) -> Sequence[str]:
+def fetched_groups(needs: ApiNeeds) -> Sequence[str]:
     """The groups in the request."""
-    return [group["group_id"] for group in _fetched(asked)]
+    return [group["group_id"] for group in _fetched(needs)]
 
 
-def fetched_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
+def fetched_topics(needs: ApiNeeds) -> Iterator[TopicKey]:
     """The topics in the request; if it requests all, those with committed offsets."""
-    for group in _fetched(asked):
+    for group in _fetched(needs):
         if group["topics"] is None:
-            groups = asked.context.broker.groups
+            groups = needs.context.broker.groups
             stored = {key.topic: None for key, _ in groups.all_committed(group["group_id"])}
             yield from (LastingId.of_stored(one) or one for one in stored)
         else:

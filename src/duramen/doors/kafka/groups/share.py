@@ -151,16 +151,16 @@ class SharedTopic(NamedTuple):
     partitions: int
 
 
-def offset_topics(asked: ApiNeeds) -> Iterator[TopicKey]:
+def offset_topics(needs: ApiNeeds) -> Iterator[TopicKey]:
     """The topics in the request; if it requests all, those of the group."""
-    share_nodes = asked.context.broker.share_nodes
-    for wanted in asked.request["groups"]:
+    share_nodes = needs.context.broker.share_nodes
+    for wanted in needs.request["groups"]:
         if wanted["topics"] is not None:
             yield from (topic["topic_name"] for topic in wanted["topics"])
             continue
         with suppress(DuramenError):  # the handler raises that error
-            asked.context.broker.groups.check(wanted["group_id"])
-            for topic_id in _places(asked.context, wanted["group_id"]):
+            needs.context.broker.groups.check(wanted["group_id"])
+            for topic_id in _places(needs.context, wanted["group_id"]):
                 if share_nodes.topics.lasting.is_lasting(topic_id):
                     yield LastingId(topic_id.hex)
                 else:

@@ -29,11 +29,11 @@ _STRICT: Final = 1
 _NOBODY: Final = LeaderHint(-1, -1)
 
 
-def topic_ids(asked: ApiNeeds) -> Sequence[TopicKey]:
+def topic_ids(needs: ApiNeeds) -> Sequence[TopicKey]:
     """The topics that the request names, and those of its session."""
-    request = asked.request
+    request = needs.request
     named = [topic["topic_id"] for topic in request["topics"]]
-    return [*named, *asked.context.shares.topics(request["group_id"], request["member_id"])]
+    return [*named, *needs.context.shares.topics(request["group_id"], request["member_id"])]
 
 
 class _Said(NamedTuple):

@@ -62,15 +62,15 @@ def decode(context: Context, exchange: Exchange) -> None:
     exchange.request = _Begun(request, turn)
 
 
-def names(asked: ApiNeeds) -> Sequence[str | UUID]:
+def names(needs: ApiNeeds) -> Sequence[str | UUID]:
     """The topics of the session as this request leaves it."""
-    begun: _Begun = asked.request
+    begun: _Begun = needs.request
     return [topic for topic, _ in begun.turn.topics]
 
 
-def resolved_within_ms(asked: ApiNeeds) -> int:
+def resolved_within_ms(needs: ApiNeeds) -> int:
     """The time to wait for names: the client's max_wait_ms, but at least a second."""
-    begun: _Begun = asked.request
+    begun: _Begun = needs.request
     return max(begun.request.max_wait_ms, _LEAST_RESOLUTION_MS)
 
 

@@ -206,14 +206,14 @@ def decode(context: Context, exchange: Exchange) -> None:
     exchange.request = request
 
 
-def names(asked: ApiNeeds) -> Sequence[str]:
+def names(needs: ApiNeeds) -> Sequence[str]:
     """The topics that are written to."""
-    return [name for name, _ in asked.request.topics]
+    return [name for name, _ in needs.request.topics]
 
 
-def transactional_ids(asked: ApiNeeds) -> Sequence[str]:
+def transactional_ids(needs: ApiNeeds) -> Sequence[str]:
     """The transactional id in the request, if any."""
-    id_ = asked.request.transactional_id
+    id_ = needs.request.transactional_id
     return () if id_ is None else (id_,)
 
 

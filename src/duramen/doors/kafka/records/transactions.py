@@ -69,15 +69,15 @@ def _code(exchange: Exchange, error: Exception | None) -> ErrorCode:
 # -- producers ----------------------------------------------------------------------------------------
 
 
-def initialised_ids(asked: ApiNeeds) -> Sequence[str]:
+def initialised_ids(needs: ApiNeeds) -> Sequence[str]:
     """The transactional id in the request, if any."""
-    id_ = asked.request["transactional_id"]
+    id_ = needs.request["transactional_id"]
     return () if id_ is None else (id_,)
 
 
-def idempotent_only(asked: ApiNeeds) -> Sequence[str]:
+def idempotent_only(needs: ApiNeeds) -> Sequence[str]:
     """The cluster, if a producer requests an id without a transactional id."""
-    return () if initialised_ids(asked) else (CLUSTER_NAME,)
+    return () if initialised_ids(needs) else (CLUSTER_NAME,)
 
 
 def handle_init_producer_id(context: Context, exchange: Exchange) -> None:
@@ -230,22 +230,22 @@ def handle_txn_offset_commit(context: Context, exchange: Exchange) -> None:
 # -- looking ------------------------------------------------------------------------------------------
 
 
-def described_ids(asked: ApiNeeds) -> Sequence[str]:
+def described_ids(needs: ApiNeeds) -> Sequence[str]:
     """The transactional ids in the request."""
-    ids: Sequence[str] = asked.request["transactional_ids"]
+    ids: Sequence[str] = needs.request["transactional_ids"]
     return ids
 
 
-def described_topics(asked: ApiNeeds) -> Iterator[str]:
+def described_topics(needs: ApiNeeds) -> Iterator[str]:
     """The topics of their transactions."""
-    for id_ in described_ids(asked):
+    for id_ in described_ids(needs):
         with suppress(DuramenError):  # the handler raises that error
-            yield from (topic for topic, _ in asked.context.broker.transactions.describe(id_).partitions)
+            yield from (topic for topic, _ in needs.context.broker.transactions.describe(id_).partitions)
 
 
-def listed_ids(asked: ApiNeeds) -> Sequence[str]:
+def listed_ids(needs: ApiNeeds) -> Sequence[str]:
     """The transactional ids that there are."""
-    return [one.id for one in asked.context.broker.transactions.listing(set(), set(), -1)]
+    return [one.id for one in needs.context.broker.transactions.listing(set(), set(), -1)]
 
 
 def handle_describe_producers(context: Context, exchange: Exchange) -> None:
