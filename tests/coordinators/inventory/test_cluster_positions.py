@@ -4,15 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.broker.several import Several
 from tests.coordinators.inventory.node import ACCOUNT, at
 from tests.coordinators.inventory.several import SHARDS, SeveralInventories
 
-from duramen.base.errors import DuramenError, NotCoordinator, RequestInvalid
+from duramen.base.errors import CoordinatorLoading, DuramenError, NotCoordinator, RequestInvalid
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.inventory.names import TopicPath
 from duramen.inventory.positions import split_position
 from duramen.inventory.search import PageToken
+from duramen.sim.broker import CallbackResult
 
 Places = list[tuple[int, int]]
 
@@ -79,6 +81,15 @@ def test_a_position_of_another_node_is_confirmed_and_later_reads_are_no_older(se
             known = split_position(several.inventory(reader).position)
             assert all(mine >= its for mine, its in zip(known, split_position(claimed), strict=True))
             assert find(several, reader, path) == at(path)
+
+
+def test_a_node_that_does_not_know_the_inventory_yet_reads_nothing_older() -> None:
+    answer: CallbackResult[Any] = CallbackResult()
+    several = Several(3)
+    several.broker(2).inventory.see("0.1,0.0", answer)
+    assert isinstance(answer.error, CoordinatorLoading)
+    several.broker(2).inventory.see("", unasked := CallbackResult[Any]())
+    assert unasked.value is None
 
 
 def test_a_position_of_fewer_or_more_shards_says_less_or_more(several: SeveralInventories) -> None:

@@ -310,6 +310,9 @@ class RoutedShards(InventoryShards):
 
     def see(self, places: Sequence[tuple[int, int]], done: Done) -> None:
         """See `InventoryShards`: a client says the positions, so the leaders have to confirm those that are new."""
+        if places and not self.ready:
+            done(CoordinatorLoading("the inventory is not known on this node yet"))
+            return
         count = self.count
         unknown = [(at, place) for at, place in enumerate(places[:count]) if place > self._position(at)]
         parts = ErrorCountdown(done, len(unknown) + 1)
