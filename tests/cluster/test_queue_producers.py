@@ -17,7 +17,6 @@ from tests.cluster.judged import cut_and_kill, running, world
 from tests.consistency.clients import Client, Pipelined
 from tests.consistency.history import Poll
 from tests.interrupted import produce_interrupted
-from tests.leaks import close_leaked_sockets
 from tests.raw import connect, produce_bytes
 
 import duramen
@@ -191,4 +190,3 @@ def test_nothing_is_stored_twice_while_leaders_are_cut_off(tmp_path: Path) -> No
         with running(cluster, clients) as run:
             for _ in range(int(os.environ.get("CLUSTER_ROUNDS", "3"))):
                 cut_and_kill(cluster, run, chance)
-    close_leaked_sockets()
