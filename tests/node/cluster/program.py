@@ -140,6 +140,9 @@ class Watcher:
     def carried_out(self, effect: Effect) -> None:
         del effect
 
+    def quorum_failed(self) -> None:
+        pass
+
     def opened(self, node_id: int) -> None:
         del node_id
 

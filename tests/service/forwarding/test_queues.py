@@ -359,7 +359,7 @@ def test_a_partial_export_has_an_error_for_each_shard_without_a_leader() -> None
     world.nodes[2].exports.open(world.space(2), refused)
     world.deliver_all(11_000)
     assert isinstance(refused.error, NotLeader)
-    assert re.search(r"shard 0 of .* cannot be exported: .*; start the nodes", str(refused.error))
+    assert re.search(r"shard 0 of .* cannot be exported until a node with its replicas runs", str(refused.error))
     world.nodes[2].exports.open(world.space(2), opened, partial=True)
     world.deliver_all(12_000)
     assert [type(one) for one in opened.value] == [NotLeader, ExportedShard, NotLeader]

@@ -33,7 +33,7 @@ from duramen.storage.store import AppendDone
 Original = Callable[..., Any]
 
 SEEDS: Final = (4,)
-BOUNDED_SEEDS: Final = (4, 131, 171, 348)
+BOUNDED_SEEDS: Final = (4, 131, 171, 348, 424)
 YOUNG_MS: Final = 300
 CHECKPOINT_RECORDS: Final = 12
 LONG_SEEDS: Final = range(1, 201)

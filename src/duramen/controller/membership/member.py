@@ -157,7 +157,9 @@ class ClusterMember:
             led=self._led, failed=self._replica_failed, report=parts.report, carried_out=parts.carried_out,
             publish_again=self._publish, throttled_rate=parts.throttled_rate, bulk=parts.bulk,
         )  # fmt: skip
-        self._writability = Writability(parts.store, parts.clock, parts.deadlines, self._writability_changed)
+        self._writability = Writability(
+            parts.store, parts.clock, parts.deadlines, lambda: parts.runner.problem, self._writability_changed
+        )
         parts.store.condition.watch(parts.runner.storage_changed)
         self._publishing = MetadataPublisher(parts.worker.soon, self._publish)
         self.counters = PartitionCounters(self.node_id)
@@ -283,6 +285,7 @@ class ClusterMember:
     def join(self, done: Done) -> None:
         self._joining = done
         self.lifecycle.begin()
+        self._writability.look()
 
     def drain(self, done: Callable[[], None]) -> None:
         """Move leadership away; calls `done` once this node may stop without interruption."""
@@ -295,7 +298,7 @@ class ClusterMember:
     @property
     def problem(self) -> DuramenError | None:
         """The reason why this node accepts no writes, so that others lead."""
-        return self._writability.problem or self._dependencies.runner.problem
+        return self._writability.problem
 
     def _replica_failed(self, place: PartitionId, error: DuramenError) -> None:
         if isinstance(error, LogDamaged):
@@ -473,6 +476,10 @@ class ClusterMember:
         self.controller.on_effect(effect)
         if self._dependencies.store.metadata_damaged and not self._dependencies.runner.machine.damaged:
             self._dependencies.store.metadata_damaged = False
+
+    def quorum_failed(self) -> None:
+        """The quorum's replica has stopped, or only follows."""
+        self._writability.look()
 
     def _led(self, place: PartitionId, leader_epoch: int | None) -> None:
         if self._listener is not None:

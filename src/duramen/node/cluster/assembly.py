@@ -81,6 +81,9 @@ class ClusterPart(Protocol):
     def carried_out(self, effect: Effect) -> None:
         """The quorum's replica has executed an effect."""
 
+    def quorum_failed(self) -> None:
+        """The quorum's replica has stopped, or only follows."""
+
     def opened(self, node_id: int) -> None:
         """There is a connection to a node."""
 
@@ -323,6 +326,8 @@ class ClusterAssembly:
     def _fail(self, error: DuramenError) -> None:
         _settle(self.failure, error)
         _settle(self._joined, error)
+        if self.member is not None:
+            self.member.quorum_failed()
 
     # -- endpoints of voters ------------------------------------------------------------------------
 

@@ -156,8 +156,8 @@ class _Opening:
         )  # fmt: skip
         if isinstance(outcome, NotLeader):
             error = NotLeader(
-                f"shard {shards[0]} of {self._space.name} cannot be exported: {outcome}; start the nodes that have its"
-                " replicas"
+                f"shard {shards[0]} of {self._space.name} cannot be exported until a node with its replicas runs:"
+                f" {outcome}"
             )
         if not self._partial:
             self._done(error)

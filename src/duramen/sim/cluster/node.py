@@ -446,6 +446,8 @@ class SimulatedNode:
 
     def failed(self, error: DuramenError) -> None:
         self._watcher.failed(self.node_id, error)
+        if self.member is not None:
+            self.member.quorum_failed()
 
     def report(self, finding: str) -> None:
         self._watcher.reported(self.node_id, finding)
