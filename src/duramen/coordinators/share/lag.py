@@ -37,10 +37,9 @@ class _Known(NamedTuple):
 
 
 class _Light(NamedTuple):
-    """A row of a light topic without its time, and the key name of the topic."""
+    """A row of a light topic without its time, still under the key name of the topic, and the group's start offset."""
 
     row: LagRow
-    stored: str
     start: int
 
 
@@ -108,7 +107,7 @@ class ShareLags:
                 if offset.lag:
                     wanted.append(RemotePartition(row.key, key.topic_id, offset.start_offset))
             else:
-                light.append(_Light(row, stored, offset.start_offset))
+                light.append(_Light(row, offset.start_offset))
 
         def timed(light_rows: Sequence[LagRow]) -> None:
             seconds = {row.key: row.seconds for row in self._times.rows}
@@ -132,7 +131,8 @@ class ShareLags:
 
         def step(begin: int) -> None:
             for one in light[begin : begin + _LIGHT_AT_ONCE]:
-                behind, name = self._topics.behind(one.stored, one.start, 1), self._topics.shown(one.stored)
+                stored = one.row.key.topic
+                behind, name = self._topics.behind(stored, one.start, 1), self._topics.shown(stored)
                 if behind is None or name is None:
                     elsewhere.append(one)
                 else:
@@ -140,7 +140,7 @@ class ShareLags:
             if begin + _LIGHT_AT_ONCE < len(light):
                 self._soon(partial(step, begin + _LIGHT_AT_ONCE))
             else:
-                self._topics.find_behind([(one.stored, one.start) for one in elsewhere], found)
+                self._topics.find_behind([(one.row.key.topic, one.start) for one in elsewhere], found)
 
         step(0)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from duramen.base import errors
 from duramen.coordinators.inventory.inventory import Inventory
@@ -14,7 +14,7 @@ from duramen.inventory.events import Labels, NamespacePut
 from duramen.inventory.search import PageToken, TopicQuery, check_query, page_token, read_token
 from duramen.service.authorize import Operation
 
-__all__ = ["ROUTES", "PartGroups", "count_topics", "part_page"]
+__all__ = ["ROUTES", "PartGroups", "account_of", "count_topics", "part_page", "see_position"]
 
 T = TypeVar("T")
 
@@ -23,6 +23,22 @@ PartGroups = Iterable[tuple[str, Callable[[str], Iterator[T]]]]
 
 _SCANNED: Final = 10_000  # of one page
 _COUNTED_AT_ONCE: Final = 100  # namespaces, before others get their turn: some milliseconds
+
+
+class _AccountQuery(Protocol):
+    account: str
+    position: str
+
+
+async def see_position(call: Call, position: str) -> None:
+    """Let later reads of this node be no older than a position of an earlier response. Raises RequestInvalid."""
+    await completion(partial(call.broker.inventory.see, position))
+
+
+async def account_of(call: Call, query: _AccountQuery) -> str:
+    """The account of a request, which sees the position that it names. Raises RequestInvalid."""
+    await see_position(call, query.position)
+    return query.account or call.broker.settings.text("inventory.account")
 
 
 def part_page(
@@ -76,7 +92,7 @@ def _info(inventory: Inventory, account: str) -> AccountInfo:
 
 async def _list(call: Call, query: NamesQuery) -> AccountList:
     inventory = call.broker.inventory
-    await completion(partial(inventory.see, query.position))
+    await see_position(call, query.position)
 
     def read() -> AccountList:
         there = inventory.accounts()
@@ -89,7 +105,7 @@ async def _list(call: Call, query: NamesQuery) -> AccountList:
 
 async def _show(call: Call, query: PositionQuery) -> AccountInfo:
     inventory, account = call.broker.inventory, call.path["account"]
-    await completion(partial(inventory.see, query.position))
+    await see_position(call, query.position)
 
     def read() -> tuple[AccountInfo, list[NamespacePut]]:
         if account not in inventory.accounts():

@@ -11,7 +11,7 @@ from duramen.base.errors import TopicNotFound
 from duramen.coordinators.inventory.inventory import Inventory
 from duramen.coordinators.inventory.topics import FoundTopic
 from duramen.doors.completion import completion
-from duramen.doors.http.accounts import PartGroups, count_topics, part_page
+from duramen.doors.http.accounts import PartGroups, account_of, count_topics, part_page, see_position
 from duramen.doors.http.bulk import create_all
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.moves import MOVE_ROWS, move_all, path_after
@@ -61,11 +61,6 @@ def _inventory(call: Call) -> Inventory:
     return call.broker.inventory
 
 
-async def _account(call: Call, query: AccountQuery | PartsQuery | TopicsQuery) -> str:
-    await completion(partial(_inventory(call).see, query.position))
-    return query.account or call.broker.settings.text("inventory.account")
-
-
 async def _read(call: Call, query: Callable[[], T]) -> T:
     return await call_back(lambda done: _inventory(call).read(query, done))
 
@@ -86,7 +81,7 @@ def _tenant(call: Call, tenant: TenantPut) -> TenantInfo:
 
 
 async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
 
     def read() -> TenantList:
         groups = [("", partial(inventory.tenants, account))]
@@ -97,7 +92,7 @@ async def _list_tenants(call: Call, query: PartsQuery) -> TenantList:
 
 
 async def _create_tenants(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
-    account = await _account(call, query)
+    account = await account_of(call, query)
     names, labels = _names_and_labels(body)
     return await create_all(
         call, names, lambda some, done: _inventory(call).create_tenants(account, some, labels, done)
@@ -109,7 +104,7 @@ def _names_and_labels(body: NamesRequest | BodyRows[str]) -> tuple[Sequence[str]
 
 
 async def _found_tenant(call: Call, query: AccountQuery) -> TenantPut:
-    account = await _account(call, query)
+    account = await account_of(call, query)
     return await _read(call, lambda: _inventory(call).tenant(account, call.path["tenant"]))
 
 
@@ -122,7 +117,7 @@ def _labels(part: TenantPut | NamespacePut) -> Labels:
 
 
 async def _show_tenant(call: Call, query: AccountQuery) -> TenantInfo:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
 
     def read() -> tuple[TenantInfo, list[NamespacePut]]:
         tenant = inventory.tenant(account, call.path["tenant"])
@@ -158,7 +153,7 @@ def _namespace(call: Call, tenant: str, namespace: NamespacePut) -> NamespaceInf
 
 
 async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
 
     def read() -> NamespaceList:
         tenant = inventory.tenant(account, call.path["tenant"])
@@ -171,7 +166,7 @@ async def _list_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
 
 
 async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
 
     def groups(first: str) -> PartGroups[NamespacePut]:
         return ((one.name, partial(inventory.namespaces, one)) for one in inventory.tenants(account, first))
@@ -186,7 +181,7 @@ async def _search_namespaces(call: Call, query: PartsQuery) -> NamespaceList:
 
 
 async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest | BodyRows[str]) -> CreatedInfo:
-    account, tenant = await _account(call, query), call.path["tenant"]
+    account, tenant = await account_of(call, query), call.path["tenant"]
     names, labels = _names_and_labels(body)
     return await create_all(
         call, names, lambda some, done: _inventory(call).create_namespaces(account, tenant, some, labels, done)
@@ -194,19 +189,19 @@ async def _create_namespaces(call: Call, query: AccountQuery, body: NamesRequest
 
 
 async def _found_namespace(call: Call, query: AccountQuery) -> NamespacePut:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
     return await _read(call, lambda: inventory.namespace(account, call.path["tenant"], call.path["namespace"]))
 
 
 async def _show_namespace(call: Call, query: AccountQuery) -> NamespaceInfo:
-    account, inventory, tenant = await _account(call, query), _inventory(call), call.path["tenant"]
+    account, inventory, tenant = await account_of(call, query), _inventory(call), call.path["tenant"]
     return await _read(
         call, lambda: _namespace(call, tenant, inventory.namespace(account, tenant, call.path["namespace"]))
     )
 
 
 async def _change_namespace(call: Call, query: AccountQuery, body: NamespaceChange) -> NamespaceInfo:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
     namespace = await _found_namespace(call, query)
     tenant = call.path["tenant"] if body.tenant is None else body.tenant
     to = await _read(call, lambda: inventory.tenant(account, tenant))
@@ -249,7 +244,7 @@ async def _create_topics(call: Call, query: AccountQuery, body: TopicNames | Bod
 
 
 async def _lookup(call: Call, query: AccountQuery, body: LookupRequest) -> TopicsFound:
-    account, inventory, (tenant, namespace) = await _account(call, query), _inventory(call), _where(call)
+    account, inventory, (tenant, namespace) = await account_of(call, query), _inventory(call), _where(call)
 
     def read() -> TopicsFound:
         found = inventory.lookup(account, tenant, namespace, body.names)
@@ -263,12 +258,12 @@ def _where(call: Call) -> tuple[str, str]:
 
 
 async def _show_topic(call: Call, query: AccountQuery) -> TopicInfo:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
     return await _read(call, lambda: _described(call, inventory.find(account, _path(call))))
 
 
 async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
-    await completion(partial(_inventory(call).see, query.position))
+    await see_position(call, query.position)
     try:
         lasting_id = UUID(call.path["id"])
     except ValueError:
@@ -277,7 +272,7 @@ async def _show_topic_by_id(call: Call, query: PositionQuery) -> TopicInfo:
 
 
 async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> TopicInfo:
-    account, inventory, path = await _account(call, query), _inventory(call), _path(call)
+    account, inventory, path = await account_of(call, query), _inventory(call), _path(call)
     to = path_after(path, body)
     await call_back(lambda done: inventory.move_topic(account, path, to, done, keep_alias=body.keep_alias))
     return await _read(call, lambda: _described(call, inventory.find(account, to)))
@@ -286,26 +281,26 @@ async def _change_topic(call: Call, query: AccountQuery, body: TopicChange) -> T
 async def _move_topics(
     call: Call, query: AccountQuery, body: TopicMovesRequest | BodyRows[TopicMoveRequest]
 ) -> MovedInfo:  # fmt: skip
-    account = await _account(call, query)
+    account = await account_of(call, query)
     await _found_namespace(call, query)
     return await move_all(call, account, _where(call), body if isinstance(body, BodyRows) else body.moves)
 
 
 async def _delete_topic(call: Call, query: AccountQuery) -> Position:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
     await call_back(lambda done: inventory.delete_topic(account, _path(call), done))
     return Position(inventory.position)
 
 
 async def _alias(call: Call, query: AccountQuery, body: AliasRequest) -> TopicInfo:
-    account, inventory, path = await _account(call, query), _inventory(call), TopicPath(*_where(call), body.name)
+    account, inventory, path = await account_of(call, query), _inventory(call), TopicPath(*_where(call), body.name)
     target = TopicPath(body.topic.tenant, body.topic.namespace, body.topic.name)
     await call_back(lambda done: inventory.alias(account, path, target, done))
     return await _read(call, lambda: _described(call, inventory.find(account, path)))
 
 
 async def _search(call: Call, query: TopicsQuery) -> TopicList:
-    account, inventory = await _account(call, query), _inventory(call)
+    account, inventory = await account_of(call, query), _inventory(call)
     wanted = TopicQuery(
         query.prefix,
         query.glob,

@@ -8,7 +8,7 @@ import msgspec
 from duramen.base import errors
 from duramen.base.settings import Value
 from duramen.coordinators.inventory.policies import PoliciesFound
-from duramen.doors.completion import completion
+from duramen.doors.http.accounts import account_of
 from duramen.doors.http.completions import call_back
 from duramen.doors.http.serving.routes import Call, HttpRoute, on_cluster
 from duramen.doors.http.types.policies import (
@@ -30,17 +30,12 @@ def _path(call: Call) -> list[str]:
     return [call.path[part] for part in ("tenant", "namespace", "name") if part in call.path]
 
 
-async def _account(call: Call, query: _Query) -> str:
-    await completion(partial(call.broker.inventory.see, query.position))
-    return query.account or call.broker.settings.text("inventory.account")
-
-
 def _shown(value: Value | None) -> bool | int | str | None:
     return int(value) if isinstance(value, float) else value
 
 
 async def _found(call: Call, query: _Query) -> PoliciesInfo:
-    inventory, account = call.broker.inventory, await _account(call, query)
+    inventory, account = call.broker.inventory, await account_of(call, query)
 
     def read() -> PoliciesInfo:
         found: PoliciesFound = inventory.policies.find(account, _path(call))
@@ -57,7 +52,7 @@ async def _show(call: Call, query: PolicyQuery) -> PoliciesInfo:
 
 
 async def _set(call: Call, query: SetPoliciesQuery, body: PoliciesRequest) -> PoliciesInfo:
-    policies, account = call.broker.inventory.policies, await _account(call, query)
+    policies, account = call.broker.inventory.policies, await account_of(call, query)
     shard, place = await call_back(partial(policies.change, account, _path(call), body.policies))
     confirmed: list[int] | msgspec.UnsetType = msgspec.UNSET
     if query.wait:
